@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -41,6 +41,7 @@ def batched(
     timeout: float = 60,
     concurrency: int = 1,
     idempotent: bool = True,
+    group_by: Callable[[Any], Hashable] | None = None,
 ) -> Callable[[Callable[[list[T]], Awaitable[Sequence[R]]]], Callable[[T], Awaitable[R]]]:
     """Turn an async function of a list into an async function of one item; concurrent calls share batches.
 
@@ -59,6 +60,8 @@ def batched(
         concurrency: batches that may run at the same time.
         idempotent: whether the function may be called again with items of a call that failed, in smaller
             lists, so that only the callers of the items at fault get an error.
+        group_by: returns the group of an item, a hashable value; all items in a call of the function are of
+            one group. Equal values of different types are different groups.
 
     A call raises :class:`RequestShed` when its goal cannot be met, :class:`BatchTimedOut` after the timeout,
     :class:`WrongResultCount` when the function returns another number of results than it got items, and
@@ -76,6 +79,8 @@ def batched(
         raise DefinitionError(
             f"@batched: concurrency must be an integer from 1 to {_MOST_CONCURRENT}, got {concurrency!r}"
         )
+    if group_by is not None and not callable(group_by):
+        raise DefinitionError(f"@batched: group_by must be a function of an item, got {group_by!r}")
     settings = ApiSettings(
         mb_max_latency=mb_max_latency,
         mb_max_batch_size=mb_max_batch_size,
@@ -102,7 +107,8 @@ def batched(
 
         @functools.wraps(function)
         async def call(item: T) -> R:
-            answer = await mine.dispatcher().call(rules.name, item, source=mine.caller())
+            group = None if group_by is None else _group_of(group_by(item))
+            answer = await mine.dispatcher().call(rules.name, item, source=mine.caller(), group=group)
             result = answer.result
             if not isinstance(result, _Failed):
                 return result
@@ -114,6 +120,14 @@ def batched(
         return call
 
     return decorate
+
+
+def _group_of(value: Hashable) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(f"@batched: group_by must return a hashable value, got {value!r}") from None
+    return type(value), value
 
 
 def _check_parameters(function: Callable[..., Any]) -> None:

@@ -21,7 +21,7 @@ _GOLDEN = 0.618034
 # The share of the workers' capacity for clients that return after a refusal.
 _RETURNING_SHARE = 0.1
 # Each group needs a batch of its own: with more, hardly any batch would have more than one request.
-_MOST_GROUPS = 1000
+MOST_GROUPS = 1000
 
 
 class BacklogBudget(NamedTuple):
@@ -79,7 +79,7 @@ class Admission:
         """
         slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
         group, groups = entry.queue.group, backlog.groups
-        if group is not None and len(groups) >= _MOST_GROUPS and group not in groups:
+        if group is not None and len(groups) >= MOST_GROUPS and group not in groups:
             return "too_many_groups"
         patient = entry.expires_at == math.inf
         rows, requests = backlog.rows + entry.rows, backlog.requests + 1

@@ -12,7 +12,7 @@ from tests.gateway.exposed import registry_of
 from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, TaskRunner
 from uncork_dispatcher.jobs import payloads_of
 from uncork_dispatcher.requests.batch import Batch
-from uncork_gateway.codecs import Codec, Marshalled, make_codec
+from uncork_gateway.codecs import Codec, Grouping, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.requests.api_route import ApiRoute
@@ -59,6 +59,7 @@ class Stage:
         workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
         fair_by: bytes | None = None,
+        grouping: Grouping | None = None,
     ) -> None:
         self.runner = Runner()
         self.metrics = Metrics()
@@ -76,6 +77,7 @@ class Stage:
             max_body_bytes=LIMIT_BYTES,
             batch_headers=BatchHeaders("gateway"),
             fair_by=fair_by,
+            grouping=grouping,
         )
         self.server = Server({b"/": self.route})
 

@@ -14,6 +14,7 @@ from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
 from uncork.batched_function import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
+from uncork_workers.wire.schema import DefinitionError
 
 pytestmark = pytest.mark.virtual_time
 
@@ -462,3 +463,31 @@ def test_a_method_is_refused_when_it_is_defined() -> None:
         return await with_default(2)
 
     assert run(call()) == 4
+
+
+async def test_only_items_of_one_group_share_a_call() -> None:
+    """Values of different types are different groups, although a dict would take them for one."""
+    lists: list[list[Any]] = []
+
+    @batched(group_by=lambda item: item)
+    async def echo(items: list[Any]) -> list[Any]:
+        lists.append(items)
+        return items
+
+    items = [1, "1", True, 1.0, 1, None, "1", None]
+    assert await asyncio.gather(*map(echo, items)) == items
+    assert sorted(map(repr, lists)) == ["['1', '1']", "[1, 1]", "[1.0]", "[None, None]", "[True]"]
+
+
+async def test_a_group_that_cannot_be_had_is_the_callers_error() -> None:
+    @batched(group_by=lambda item: item["group"])
+    async def echo(items: list[Any]) -> list[Any]:
+        return items
+
+    with pytest.raises(TypeError, match=r"@batched: group_by must return a hashable value, got \[1\]"):
+        await echo({"group": [1]})
+    with pytest.raises(KeyError, match="group"):
+        await echo({})
+    assert await echo({"group": 1}) == {"group": 1}
+    with pytest.raises(DefinitionError, match="group_by must be a function of an item, got 'language'"):
+        batched(group_by="language")  # type: ignore[arg-type]

@@ -60,6 +60,11 @@ class Marshalled(msgspec.Struct, frozen=True):
         body: the rows, in the format that ``form`` names.
         rows: the number of rows.
         key: the batch key; requests with different keys do not share a batch.
+        accept: the only media type that the client accepts; empty for the default. Part of the batch key.
+        group: the text of the request's group; None if the API has no ``group_by``.
+        values: the texts of the fields in ``group``; None for fields that the rows do not have.
+        parts: the request divided by groups, if its rows are of several; ``body`` is empty then.
+        parameters: the parameters of V2 as a JSON object; empty if there are none.
         single: True if the client sent one row without the leading axis; the response then has none either.
         cost: the cost of the rows.
         raw: the format in which the worker writes the results.
@@ -82,12 +87,17 @@ class Marshalled(msgspec.Struct, frozen=True):
     sink: Sink | None = None
     span: RequestSpan | None = None
     locate: Callable[[Marshalled, RowPath], str] | None = None
+    accept: str = ""
+    group: bytes | None = None
+    values: tuple[bytes | None, ...] = ()
+    parts: Sequence[Part] = ()
+    parameters: bytes = b""
 
     @property
     def size_bytes(self) -> int:
-        """The size of the request in a batch: its body, and the headers sent with it."""
+        """The size of the request in a batch: its body, and the parameters or headers sent with it."""
         if self.meta is None:
-            return len(self.body)
+            return len(self.body) + len(self.parameters)
         headers = sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in self.meta.headers])
         return len(self.body) + len(self.meta.content_type) + len(self.meta.query) + headers
 
@@ -108,8 +118,9 @@ class Marshalled(msgspec.Struct, frozen=True):
             rows=self.rows,
             cost=self.cost.total,
             longest=self.cost.longest,
-            size_bytes=len(self.body) if self.meta is None else self.size_bytes,
-            key=self.key,
+            size_bytes=len(self.body) + len(self.parameters) if self.meta is None else self.size_bytes,
+            key=(self.accept, self.key) if self.accept else self.key,
+            group=self.group,
             client_timeout_s=client_timeout_s,
             source=source,
             flow=flow,
@@ -127,11 +138,11 @@ class Marshalled(msgspec.Struct, frozen=True):
         return rows if self.single else b"[%b]" % rows
 
 
-class AcceptKey(NamedTuple):
-    """The batch key of requests whose clients accept only one media type."""
+class Part(NamedTuple):
+    """Some rows of a request, by number, as a request of their own."""
 
-    accept: str
-    key: Hashable
+    rows: Sequence[int]
+    payload: Marshalled
 
 
 class Codec(Protocol):

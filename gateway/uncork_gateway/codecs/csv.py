@@ -66,6 +66,28 @@ def read_lines(lines: bytes) -> list[list[str]]:
     return _read(lines.decode())
 
 
+def pick_lines(lines: bytes, groups: Sequence[Sequence[int]]) -> list[bytes]:
+    """Return, for each group of row numbers, the lines of these rows of a :class:`Table`."""
+    rows = lines_of(lines)
+    return [b"".join([rows[number] for number in group]) for group in groups]
+
+
+def lines_of(text: bytes) -> list[bytes]:
+    """Return the lines of valid CSV, each with its line end; a quoted field may contain line ends."""
+    if b'"' not in text:
+        return text.splitlines(keepends=True)
+    lines: list[bytes] = []
+    pieces: list[bytes] = []
+    quotes = 0
+    for piece in text.splitlines(keepends=True):
+        pieces.append(piece)
+        quotes += piece.count(b'"')
+        if quotes % 2 == 0:
+            lines.append(b"".join(pieces))
+            pieces, quotes = [], 0
+    return lines
+
+
 def first_repeated(names: Sequence[str]) -> str | None:
     if len(set(names)) == len(names):
         return None

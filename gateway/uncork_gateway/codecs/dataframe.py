@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from uncork_dispatcher.wording import plural
 from uncork_gateway.codecs.base import Marshalled, of_columns
 from uncork_gateway.codecs.cost import Weigh, unweighed
-from uncork_gateway.codecs.csv import Table, first_repeated, read_lines, read_table, write_header
+from uncork_gateway.codecs.csv import Table, first_repeated, pick_lines, read_lines, read_table, write_header
+from uncork_gateway.codecs.groups import RowGroups
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
@@ -56,9 +57,15 @@ class DataFrameCodec:
     one_or_many = True
 
     def __init__(
-        self, weigh: Weigh = unweighed, *, columns: Sequence[str] | None, limits: Limits = DEFAULT_LIMITS
+        self,
+        weigh: Weigh = unweighed,
+        *,
+        columns: Sequence[str] | None,
+        limits: Limits = DEFAULT_LIMITS,
+        groups: RowGroups | None = None,
     ) -> None:
         self._weigh = weigh
+        self._groups = groups
         self.limits = limits
         self._columns = None if columns is None else frozenset(columns)
 
@@ -93,11 +100,19 @@ class DataFrameCodec:
     def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
         names = tuple([tensor.name for tensor in tensors])
         self._check_names(names)
-        return of_columns(tensors, self._weigh, key=names if self._columns is None else None)
+        key = names if self._columns is None else None
+        if self._groups is None:
+            return of_columns(tensors, self._weigh, key=key)
+        return self._groups.divide_columns(tensors, lambda some: of_columns(some, self._weigh, key=key))
 
     def _from_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
         if not rows:
             raise BadRequest("the body has no rows")
+        if self._groups is None:
+            return self._of_rows(body, rows)
+        return self._groups.divide(body, rows, self._of_rows)
+
+    def _of_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
         self.limits.check_items(rows[0])
         fields = _first_row(rows[0])
         if not fields:
@@ -110,11 +125,30 @@ class DataFrameCodec:
     def _from_csv(self, table: Table) -> Marshalled:
         """Keep the rows as lines. If the API defines a cost, it is computed from their JSON."""
         self._check_names(table.names)
-        if self._weigh is not unweighed:
-            self.limits.check_values(table.rows * len(table.names))
-        cost = self._weigh(() if self._weigh is unweighed else _json_rows(table))
         form = TableForm(write_header(table.names))
-        return Marshalled(table.lines, rows=table.rows, key=form, single=False, cost=cost, form=form)
+        fields: list[list[str]] = []
+        if not (self._groups is None and self._weigh is unweighed):
+            self.limits.check_values(table.rows * len(table.names))
+            fields = read_lines(table.lines)
+
+        def marshal(lines: bytes, rows: Sequence[int]) -> Marshalled:
+            some = [] if self._weigh is unweighed else [fields[number] for number in rows]
+            cost = self._weigh(_json_rows(table.names, some))
+            return Marshalled(lines, rows=len(rows), key=form, single=False, cost=cost, form=form)
+
+        if self._groups is None:
+            return marshal(table.lines, range(table.rows))
+        columns = [
+            [_json_value(row[table.names.index(name)] or None) for row in fields]
+            if name in table.names
+            else [None] * table.rows
+            for name in self._groups.fields
+        ]
+        return self._groups.divide_by(
+            zip(*columns, strict=True),
+            lambda: marshal(table.lines, range(table.rows)),
+            lambda groups: map(marshal, pick_lines(table.lines, groups), groups),
+        )
 
     def _check_names(self, names: Collection[str]) -> None:
         wanted = self._columns
@@ -203,11 +237,11 @@ def _in_columns(index: Sequence[int | str], asked: Marshalled, place: RowPath) -
     return json_path(*place.path, index[place.row])
 
 
-def _json_rows(table: Table) -> list[bytes]:
-    """Return each row as a JSON object; fields that read as JSON numbers become numbers."""
-    lines = read_lines(table.lines)
-    return objects(table.names, [[msgspec.json.encode(_value(field)) for field in row] for row in lines])
+def _json_rows(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[bytes]:
+    """Return each row as a JSON object."""
+    return objects(names, [list(map(_json_value, row)) for row in lines])
 
 
-def _value(field: str) -> str | Raw:
-    return Raw(field.encode()) if _NUMBER.fullmatch(field) else field
+def _json_value(field: str | None) -> bytes:
+    """Return the JSON of a field of CSV: a number if it reads as one."""
+    return field.encode() if field and _NUMBER.fullmatch(field) else msgspec.json.encode(field)

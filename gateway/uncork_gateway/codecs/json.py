@@ -7,6 +7,7 @@ import msgspec
 
 from uncork_gateway.codecs.base import Marshalled, of_columns, of_tensor
 from uncork_gateway.codecs.cost import Weigh, unweighed
+from uncork_gateway.codecs.groups import RowGroups
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_text import SPACE
@@ -31,11 +32,21 @@ class JsonCodec:
     summary = "One JSON value."
     one_or_many = False
 
-    def __init__(self, weigh: Weigh = unweighed, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        weigh: Weigh = unweighed,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        groups: RowGroups | None = None,
+    ) -> None:
         self._weigh = weigh
+        self._groups = groups
         self.limits = limits
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
+        if self._groups is not None:
+            values = self._groups.of_body(body)
+            return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]), values=values)
         counts_rows = self._weigh is unweighed
         if counts_rows and len(body) >= _LARGE_BYTES:
             return Marshalled(body, rows=1, form=ValueForm())
@@ -45,10 +56,19 @@ class JsonCodec:
         return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        return Marshalled(b",".join(rows), rows=len(rows), single=False, cost=self._weigh(rows))
+        body = b",".join(rows)
+        if self._groups is None:
+            return self._of_rows(body, rows)
+        return self._groups.divide(body, rows, self._of_rows)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        return of_tensor(tensor, self._weigh)
+        payload = of_tensor(tensor, self._weigh)
+        return payload if self._groups is None else self._groups.absent(payload)
 
     def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
-        return of_columns(tensors, self._weigh)
+        if self._groups is None:
+            return of_columns(tensors, self._weigh)
+        return self._groups.divide_columns(tensors, lambda some: of_columns(some, self._weigh))
+
+    def _of_rows(self, body: bytes, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
+        return Marshalled(body, rows=len(rows), single=False, cost=self._weigh(rows))

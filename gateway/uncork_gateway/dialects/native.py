@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from uncork_gateway.codecs import AcceptKey, Codec, Marshalled
+from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.codecs.text import to_utf8
 from uncork_gateway.dialects.accept import choose
@@ -66,7 +66,7 @@ class Native:
         accept = dict(headers)[_ACCEPT].decode()
         if accept == NPY:
             return replace(asked, raw="npy")
-        return replace(asked, key=AcceptKey(accept, asked.key)) if accept else asked
+        return replace(asked, accept=accept) if accept else asked
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write a complete response unchanged, an array as .npy, and other rows as JSON."""

@@ -15,7 +15,7 @@ from uncork_gateway.dialects.tensors import (
 )
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.headers import JSON_LENGTH, Header, header_lines
-from uncork_gateway.protocols.raw_json import quoted
+from uncork_gateway.protocols.raw_json import quoted, written
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2 import InferRequest, parse_request
@@ -39,7 +39,8 @@ class V2(TensorDialect):
         refuse_classification(request.classified)
         marshalled = self._inputs.marshal(request.inputs, self._codec)
         raw: Wanted = "tensors" if any(request.wanted.values() or [request.binary]) else ""
-        return replace(marshalled, note=request, raw=raw, locate=_in_inputs)
+        parameters = written(request.parameters) if request.parameters else b""
+        return replace(marshalled, note=request, raw=raw, locate=_in_inputs, parameters=parameters)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         """Write results as output tensors; only the outputs that the request names, if any."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from uncork_dispatcher import RequestResult, Submission
+from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.grpc.answered_call import AnsweredCall
@@ -14,6 +14,7 @@ from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.headers import Header, value_of
 from uncork_gateway.requests.api_target import ApiTarget, accepted
+from uncork_gateway.requests.group_parts import Submitted
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
@@ -25,7 +26,7 @@ class ApiCall(AnsweredCall):
     """
 
     place = 0
-    _submission: Submission[Marshalled, HandlerResult] | None = None
+    _submitted: Submitted | None = None
     _payload: Marshalled
     _route: MessageRoute | None = None
 
@@ -45,16 +46,18 @@ class ApiCall(AnsweredCall):
         return "" if self._route is None else self._route.batch_headers.id_of(batch)
 
     def _withdraw(self) -> None:
-        if self._submission is not None and self._route is not None:
-            self._route.dispatcher.cancel(self._submission)
+        if self._submitted is not None and self._route is not None:
+            self._route.cancel(self._submitted)
 
     def _submit(self, route: MessageRoute, payload: Marshalled) -> None:
         if self._span is not None:
             self._span.set_attribute("uncork.rows", payload.rows)
             payload = replace(payload, span=self._span)
-        self._payload, self._rows = payload, payload.rows
         stream, head, fair_by = self._stream, self._head, self._method.fair_by
-        self._submission = route.submit(
+        if route.grouping is not None:
+            payload = route.grouping.complete(payload, route.grouping.of_headers(head.metadata))
+        self._payload, self._rows = payload, payload.rows
+        self._submitted = route.submit(
             self,
             payload,
             client_timeout_s=head.timeout_s,

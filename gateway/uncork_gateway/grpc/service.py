@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from uncork_gateway.auth import AcceptedKeys
 from uncork_gateway.batching import Batching
-from uncork_gateway.codecs import make_codec
+from uncork_gateway.codecs import codec_of, grouping
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.infer_call import InferCall
@@ -178,7 +178,7 @@ class GrpcService:
 
 
 def _served(model: Model, batching: Batching) -> ServedModel:
-    codec = make_codec(model.api.input, model.api.settings.cost, model.limits)
+    codec, groups = codec_of(model.api, model.limits), grouping(model.api)
     inputs, saw = row_inputs(model.api), model.outputs.saw
 
     def route(kind: type[V2Grpc | Predict]) -> MessageRoute:
@@ -192,6 +192,7 @@ def _served(model: Model, batching: Batching) -> ServedModel:
             version=model.version,
             dialect=dialect,
             streams=model.api.streams,
+            grouping=groups,
         )
 
     return ServedModel(model, route(V2Grpc), route(Predict))

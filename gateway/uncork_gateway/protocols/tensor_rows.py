@@ -114,6 +114,16 @@ def output_specs(body: bytes, form: RowsForm) -> tuple[TensorSpec, ...]:
     return tuple([TensorSpec(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
 
 
+def result_rows(body: bytes, form: RowsForm, rows: int) -> list[bytes]:
+    """Return each row of results as JSON."""
+    match form:
+        case TensorForm():
+            return json_rows(_typed(OUTPUT, form, rows, body))
+        case ColumnsForm():
+            return json_objects(_tensors(body, form, rows))
+    return row_texts(body)
+
+
 def _tensors(body: bytes, form: RowsForm, rows: int) -> list[Tensor]:
     match form:
         case TensorForm() | ListForm():

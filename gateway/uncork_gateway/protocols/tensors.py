@@ -122,16 +122,32 @@ def check_values(tensor: Tensor, limits: Limits = DEFAULT_LIMITS) -> None:
 def split_rows(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
     """Split a checked tensor along its first axis into pieces of ``counts`` rows, each 1 or more."""
     inner = tensor.shape[1:]
-    stops = list(accumulate(counts))
-    if tensor.form == "binary":
-        pieces = _blocks(tensor, stops, math.prod(inner))
-    else:
-        width = leaves(inner) if tensor.form == "nested" else math.prod(inner)
-        pieces = between_commas(tensor.data, stops, width)
     return [
         msgspec.structs.replace(tensor, shape=(count, *inner), data=piece)
-        for count, piece in zip(counts, pieces, strict=True)
+        for count, piece in zip(counts, _pieces(tensor, counts), strict=True)
     ]
+
+
+def pick_rows(tensor: Tensor, groups: Sequence[Sequence[int]]) -> list[Tensor]:
+    """Return, for each group of row numbers, a tensor with these rows of a checked tensor, in their order."""
+    rows = _pieces(tensor, [1] * tensor.shape[0])
+    separator = b"" if tensor.form == "binary" else b","
+    return [
+        msgspec.structs.replace(
+            tensor,
+            shape=(len(group), *tensor.shape[1:]),
+            data=separator.join([rows[number] for number in group]),
+        )
+        for group in groups
+    ]
+
+
+def _pieces(tensor: Tensor, counts: Sequence[int]) -> list[bytes]:
+    inner, stops = tensor.shape[1:], list(accumulate(counts))
+    if tensor.form == "binary":
+        return _blocks(tensor, stops, math.prod(inner))
+    width = leaves(inner) if tensor.form == "nested" else math.prod(inner)
+    return between_commas(tensor.data, stops, width)
 
 
 def cut_rows(tensors: Sequence[Tensor], rows: int, most_rows: int) -> list[tuple[int, list[Tensor]]]:

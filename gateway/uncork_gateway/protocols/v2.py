@@ -27,6 +27,7 @@ from uncork_gateway.protocols.wire import Content, Unmergeable, passing_on
 _SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SHARED_MEMORY = "shared_memory_"
 CLASSIFICATION, _NO_CLASSES = "classification", b"0"
+BINARY_OUTPUT = "binary_data_output"
 _MOST_PARAMETERS = 64
 _BOOLEANS = {b"true": True, b"false": False}
 
@@ -53,6 +54,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
         wanted: the outputs that the client names, each with True if it wants that output in binary.
         binary: True if the client wants all other outputs in binary.
         classified: the outputs whose top classes the client wants (Triton's classification).
+        parameters: the parameters as raw JSON by name, without ``binary_data_output``.
         rows: the length of the first axis of every input.
         key: the batch key; requests with the same key share calls.
         size_bytes: the size of the body, or of a part's inputs.
@@ -64,6 +66,7 @@ class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     wanted: dict[str, bool]
     binary: bool
     classified: list[str]
+    parameters: dict[str, bytes]
     rows: int
     key: Hashable
     size_bytes: int
@@ -86,7 +89,7 @@ def parse_request(content: Content, limits: Limits = DEFAULT_LIMITS) -> InferReq
         raise Unmergeable("raw tensors without JSON are not supported; describe the inputs in JSON")
     message = read(content, "inputs", limits)
     parameters = _parameters(message.members)
-    binary = _boolean(parameters.get("binary_data_output", b"false"))
+    binary = _boolean(parameters.pop(BINARY_OUTPUT, b"false"))
     wanted, classified = _wanted(message.members, binary)
     inputs = _inputs(message)
     rows = rows_of(inputs, limits)
@@ -101,6 +104,7 @@ def parse_request(content: Content, limits: Limits = DEFAULT_LIMITS) -> InferReq
         wanted=wanted,
         binary=binary,
         classified=classified,
+        parameters=parameters,
         rows=rows,
         key=(tuple([_tensor_key(tensor) for tensor in inputs]), frozenset(message.members.items())),
         size_bytes=len(content.body),

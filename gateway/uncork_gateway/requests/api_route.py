@@ -7,7 +7,7 @@ from typing import Unpack
 
 from msgspec.structs import replace
 
-from uncork_dispatcher import RequestResult, Submission
+from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
 from uncork_gateway.dialects.base import Dialect, HandlerResult, Reply
@@ -15,6 +15,7 @@ from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_target import ApiTarget, Shared, accepted
+from uncork_gateway.requests.group_parts import Submitted
 from uncork_gateway.requests.head import Head, read_head
 from uncork_gateway.requests.request import BufferedRequest
 
@@ -44,7 +45,8 @@ class ApiRoute(ApiTarget):
                 return head._replace(rejection=unknown_encoding(head.encoding))
             headers = [header for header in headers if header[0].lower() not in ENCODING_HEADERS]
         try:
-            return head._replace(headers=self.dialect.keep(headers, target))
+            group = () if self.grouping is None else self.grouping.of_headers(headers)
+            return head._replace(headers=self.dialect.keep(headers, target), group=group)
         except GatewayError as error:
             return head._replace(rejection=error)
 
@@ -58,7 +60,7 @@ class ApiRoute(ApiTarget):
 class ApiRequest(BufferedRequest[ApiRoute]):
     """One request to an API. The dispatcher calls ``answered`` or ``failed`` when it ends."""
 
-    _submission: Submission[Marshalled, HandlerResult] | None = None
+    _submitted: Submitted | None = None
     _payload: Marshalled
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:
@@ -68,8 +70,8 @@ class ApiRequest(BufferedRequest[ApiRoute]):
         self._reply(result.status, lines + head, body)
 
     def _withdraw(self) -> None:
-        if self._submission is not None:
-            self._route.dispatcher.cancel(self._submission)
+        if self._submitted is not None:
+            self._route.cancel(self._submitted)
 
     def _dispatch(self, body: bytes) -> None:
         self._submit(self._route.dialect.read(body, self._head.headers))
@@ -78,8 +80,10 @@ class ApiRequest(BufferedRequest[ApiRoute]):
         if self._span is not None:
             self._span.set_attribute("uncork.rows", payload.rows)
             payload = replace(payload, span=self._span)
+        head, route = self._head, self._route
+        if route.grouping is not None:
+            payload = route.grouping.complete(payload, head.group)
         self._payload, self._rows = payload, payload.rows
-        head = self._head
-        self._submission = self._route.submit(
+        self._submitted = route.submit(
             self, payload, client_timeout_s=head.timeout_s, source=self._connection.number, flow=head.flow
         )

@@ -1,15 +1,16 @@
 """An API of the service as the destination of requests, for all protocols."""
 
-from collections.abc import Hashable, Sequence
-from typing import ClassVar, TypedDict, Unpack
+from collections.abc import Sequence
+from typing import ClassVar, NotRequired, TypedDict, Unpack
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
-from uncork_gateway.codecs import Marshalled
+from uncork_dispatcher import AsyncDispatcher, RequestResult, Waiter
+from uncork_gateway.codecs import Grouping, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Refused, Unavailable
 from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.group_parts import Client, GroupParts, Submitted, submit
 from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -20,6 +21,7 @@ class Shared(TypedDict):
     dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
     tally: ApiTally
     batch_headers: BatchHeaders
+    grouping: NotRequired[Grouping | None]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -33,6 +35,7 @@ class ApiTarget:
         self.dispatcher = shared["dispatcher"]
         self.tally = shared["tally"]
         self.batch_headers = shared["batch_headers"]
+        self.grouping = shared.get("grouping")
         self.removed = False
         self.shadows: Sequence[Shadow] = ()
         """Get copies of the requests."""
@@ -45,12 +48,9 @@ class ApiTarget:
         self,
         waiter: Waiter[HandlerResult],
         payload: Marshalled,
-        *,
-        client_timeout_s: float,
-        source: Hashable,
-        flow: Hashable,
-    ) -> Submission[Marshalled, HandlerResult]:
-        """Queue a request; return the submission, for :meth:`AsyncDispatcher.cancel`.
+        **client: Unpack[Client],
+    ) -> Submitted:
+        """Queue a request; return it, or its parts, for :meth:`cancel`.
 
         Raises:
             Unavailable: if the API was removed.
@@ -60,11 +60,14 @@ class ApiTarget:
             raise Unavailable("this API was removed", reason="api_removed")
         for shadow in self.shadows:
             waiter = shadow.follow(waiter, payload)
-        request = payload.submission(
-            waiter, self.api, client_timeout_s=client_timeout_s, source=source, flow=flow
-        )
-        self.dispatcher.submit(request)
-        return request
+        return submit(self.dispatcher, waiter, self.api, payload, **client)
+
+    def cancel(self, submitted: Submitted) -> None:
+        """Remove a request whose client has left."""
+        if isinstance(submitted, GroupParts):
+            submitted.withdraw()
+        else:
+            self.dispatcher.cancel(submitted)
 
 
 def accepted(answer: RequestResult[HandlerResult]) -> HandlerResult:

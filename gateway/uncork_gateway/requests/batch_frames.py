@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from uncork_dispatcher import Batch, BatchResult, Submission, payloads_of
 from uncork_gateway.backends.worker_replies import Executed
-from uncork_gateway.codecs import AcceptKey, Marshalled
+from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire import messages
 from uncork_workers.wire.messages import Form, Meta, RowResult, Wanted, compact_forms, expand_forms
@@ -22,7 +22,7 @@ def to_frame(
     fits: float | None = None,
 ) -> tuple[messages.Batch, list[bytes]]:
     """Return a batch as a message to a worker, and the bodies that follow the message."""
-    key, limit_rows = batch.key, settings.limit_rows
+    first, limit_rows = batch.requests[0].payload, settings.limit_rows
     if settings.cost is not None and batch.padded <= limit_rows:
         # A model may truncate long rows, which then count less than their cost; a batch within the limit
         # always runs as one call.
@@ -32,6 +32,7 @@ def to_frame(
     forms: list[Form] = []
     metas: list[Meta] = []
     raw: list[Wanted] = []
+    parameters: list[bytes] = []
     has_costs = False
     for request in batch.requests:
         asked = request.payload
@@ -39,6 +40,7 @@ def to_frame(
         rows.append(request.rows)
         forms.append(asked.form)
         raw.append(asked.raw)
+        parameters.append(asked.parameters)
         if asked.meta is not None:
             metas.append(asked.meta)
         if asked.cost.of_rows:
@@ -56,13 +58,15 @@ def to_frame(
         timeout_s=settings.timeout,
         forms=compact_forms(forms),
         metas=metas or None,
-        accept=key.accept if isinstance(key, AcceptKey) else "",
+        accept=first.accept,
         raw=raw if any(raw) else None,
         id=batch_id,
         left_s=batch.left_s,
         trace=trace,
         pads=batch.pads,
         fits=fits,
+        group=first.group,
+        parameters=parameters if any(parameters) else None,
     )
     return frame, bodies
 

@@ -24,6 +24,7 @@ class Head(NamedTuple):
         length: the declared length of the body; 0 without one.
         target: path and query.
         trace: the headers that identify the request's trace.
+        group: the texts of the values of ``group_by`` that come from headers.
     """
 
     timeout_s: float
@@ -35,6 +36,7 @@ class Head(NamedTuple):
     length: int = 0
     target: bytes = b""
     trace: tuple[Header, ...] = ()
+    group: tuple[bytes, ...] = ()
 
 
 def read_head(

@@ -17,6 +17,7 @@ from uncork_gateway.headers import TRACE, Header
 from uncork_gateway.protocols.wire import Content, UncertainReply, Wire, WrongReply
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.parts import Parts, PartWaiter
 from uncork_gateway.telemetry.metrics import ApiTally
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class ProxyTarget:
         return self.merging.models.tally(self.model)
 
 
-class RequestParts:
+class RequestParts(Parts[Sent, CallResult]):
     """The parts of a request, of at most ``most_rows`` rows, and the replies to them.
 
     If the replies cannot be joined, the whole request is sent again, unchanged.
@@ -114,16 +115,14 @@ class RequestParts:
         source: Hashable,
         flow: Hashable,
     ) -> None:
-        self._caller = caller
+        self._parts: list[Any] = target.wire.cut(request, target.merging.most_rows)
+        super().__init__(caller, target.merging.dispatcher, len(self._parts))
         self._target = target
         self._request = request
         self._original = original
         self._expires_at = time.monotonic() + timeout_s
         self._source = source
         self._flow = flow
-        self._parts: list[Any] = target.wire.cut(request, target.merging.most_rows)
-        self._submitted: list[Submission[Sent, CallResult]] = []
-        self._replies: dict[int, Any] = {}
         self._joined: Any = None
         self._uncertain: RequestResult[CallResult] | None = None
         """The answer to the last part, if the joined replies may be wrong."""
@@ -162,54 +161,42 @@ class RequestParts:
         key = (target.target, keyed, self._request.key)
         for at, part in enumerate(self._parts):
             payload = self._whole._replace(request=part, original=original)
-            self._submit(_PartWaiter(self, at), payload, key=key)
-
-    def withdraw(self) -> None:
-        """Cancel the parts that have no result yet."""
-        for submission in self._submitted:
-            self._target.merging.dispatcher.cancel(submission)
+            self._send(PartWaiter(self, at), payload, key=key)
 
     def joined(self, batch: int) -> Content:
         """Return the response to the request, joined from the replies to its parts."""
         batch_id = self._target.batch_headers.id_of(batch)
         return self._target.wire.render(self._joined, self._request, batch_id=batch_id)
 
-    def part_answered(self, at: int, answer: RequestResult[CallResult]) -> None:
+    def _reply_of(self, answer: RequestResult[CallResult]) -> Any:
         result = answer.result
-        try:
-            if isinstance(result, BadGateway) and len(self._parts) > 1:
-                self._ask_whole(result)
-            elif not isinstance(result, Part):
-                self._caller.answered(answer)
-            else:
-                self._replies[at] = result.reply
-                if len(self._replies) == len(self._parts):
-                    self._join(answer)
-        except Exception as error:
-            self.whole_failed(error)
-
-    def part_failed(self, error: Exception) -> None:
-        self._caller.failed(error)
+        if isinstance(result, Part):
+            return result.reply
+        if isinstance(result, BadGateway) and len(self._parts) > 1:
+            self._ask_whole(result)
+        else:
+            self._caller.answered(answer)
+        return None
 
     def whole_answered(self, answer: RequestResult[CallResult]) -> None:
         result = answer.result
         is_good = isinstance(result, ServerResponse) and result.status == 200
         self._caller.answered(answer if is_good or self._uncertain is None else self._uncertain)
 
-    def whole_failed(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         if self._uncertain is None:
-            self._caller.failed(error)
+            super().failed(error)
         else:
             self._caller.answered(self._uncertain)
 
-    def _join(self, answer: RequestResult[CallResult]) -> None:
+    def _join(self, replies: Sequence[Any], answer: RequestResult[CallResult]) -> None:
         """Respond with the joined replies, or send the whole request again.
 
         If a value may be a list of rows or a single value, the reply to the whole request decides; without
         that reply, it is taken for a list of rows.
         """
         try:
-            self._joined = self._target.wire.join([self._replies[at] for at in range(len(self._parts))])
+            self._joined = self._target.wire.join(replies)
         except UncertainReply as error:
             self._joined = error.joined
             if self._target.merging.idempotent:
@@ -232,9 +219,9 @@ class RequestParts:
             raise BadGateway(str(fault))
         self.withdraw()
         # A key of its own: no other request may share the batch.
-        self._submit(_WholeWaiter(self), self._whole._replace(unchanged=True), key=object())
+        self._send(_WholeWaiter(self), self._whole._replace(unchanged=True), key=object())
 
-    def _submit(self, waiter: Waiter[CallResult], payload: Sent, *, key: Hashable) -> None:
+    def _send(self, waiter: Waiter[CallResult], payload: Sent, *, key: Hashable) -> None:
         submission = Submission(
             waiter,
             self._api,
@@ -246,8 +233,7 @@ class RequestParts:
             source=self._source,
             flow=self._flow,
         )
-        self._target.merging.dispatcher.submit(submission)
-        self._submitted.append(submission)
+        self._submit(submission)
 
 
 class RequestInParts(AnsweredRequest):
@@ -269,19 +255,6 @@ class RequestInParts(AnsweredRequest):
         super().failed(error)
 
 
-class _PartWaiter(NamedTuple):
-    """Passes the result of one part to its request."""
-
-    parts: RequestParts
-    at: int
-
-    def answered(self, answer: RequestResult[CallResult]) -> None:
-        self.parts.part_answered(self.at, answer)
-
-    def failed(self, error: Exception) -> None:
-        self.parts.part_failed(error)
-
-
 class _WholeWaiter(NamedTuple):
     """Passes the result of the whole request, sent after its parts, to the request."""
 
@@ -291,4 +264,4 @@ class _WholeWaiter(NamedTuple):
         self.parts.whole_answered(answer)
 
     def failed(self, error: Exception) -> None:
-        self.parts.whole_failed(error)
+        self.parts.failed(error)

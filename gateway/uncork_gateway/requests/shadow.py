@@ -16,6 +16,7 @@ from uncork_dispatcher import AsyncDispatcher, RequestResult, RequestShed
 from uncork_dispatcher.jobs import Waiter
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.requests.group_parts import submit
 from uncork_gateway.requests.same_answer import same_answer
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.metrics import SECONDS_BOUNDS
@@ -81,8 +82,7 @@ class Shadow:
     def _send(self, comparison: _Comparison, payload: Marshalled) -> None:
         copy = _Copy(comparison, self._duration)
         try:
-            request = replace(payload, span=None).submission(copy, self._api)
-            self._dispatcher.submit(request)
+            submit(self._dispatcher, copy, self._api, replace(payload, span=None))
         except RequestShed as error:
             copy.failed(error)
         except KeyError:  # The other version has dropped the API since the request came.

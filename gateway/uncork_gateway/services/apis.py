@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from uncork_dispatcher import ApiRules
 from uncork_gateway.batching import Batching
-from uncork_gateway.codecs import make_codec
+from uncork_gateway.codecs import codec_of, grouping
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, models_of
 from uncork_gateway.pages.models.outputs import Outputs
@@ -202,6 +202,7 @@ class Apis:
             tally=batching.metrics.api(api.name),
             max_body_bytes=settings.max_body_bytes,
             batch_headers=batching.batch_headers,
+            grouping=grouping(api),
             fair_by=settings.fair_by,
         )
 
@@ -232,5 +233,4 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
 
 
 def _native(api: ApiDescription, limits: Limits) -> Native:
-    codec = make_codec(api.input, api.settings.cost, limits)
-    return Native(codec, offers=api.offers, errors=api.errors)
+    return Native(codec_of(api, limits), offers=api.offers, errors=api.errors)

@@ -163,13 +163,18 @@ def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow
         for other, target in zip(offer.service.apis, offer.own.values(), strict=True):
             if other.name != api.name or api.streams or other.streams:
                 continue
-            if (other.input, other.settings.cost) == (api.input, api.settings.cost):
+            if _reads_like(other, api):
                 yield Shadow(target.api, target.dispatcher, offer.shadow)
             else:
                 log.warning(
-                    "version %s of %s gets no copies of requests to %s: its input or cost differs",
+                    "version %s of %s gets no copies of requests to %s: its input, cost or group_by differs",
                     *(offer.name.version, offer.name.name, api.name),
                 )
+
+
+def _reads_like(one: ApiDescription, other: ApiDescription) -> bool:
+    """Return True if two APIs read requests in the same way."""
+    return (one.input, one.settings.cost, one.group_by) == (other.input, other.settings.cost, other.group_by)
 
 
 def _by_version(

@@ -17,7 +17,7 @@ from PIL import Image
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
-from uncork_gateway.codecs import AcceptKey, make_codec
+from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Native
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.outputs import media_types, responses
@@ -360,7 +360,7 @@ def test_only_those_who_take_text_of_another_kind_have_batches_of_their_own(
 
     assert bool(kept) == bool(accept)
     asked = dialect.read(b"[1, 2]", kept)
-    assert asked == replace(NUMBERS.decode(b"[1, 2]", JSON), key=AcceptKey(accept, None) if accept else None)
+    assert asked == replace(NUMBERS.decode(b"[1, 2]", JSON), accept=accept)
 
 
 def test_files_share_batches_with_json() -> None:

@@ -4,11 +4,12 @@ import json
 import logging
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.workers.run_batch import batch_of, run_batch
+from tests.workers.run_batch import Outlet, batch_of, run_batch
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
@@ -46,7 +47,8 @@ def test_a_handler_knows_its_batch(to: str) -> None:
     executor.close()
 
     assert service.seen == [
-        Context(batch_id=name, api=to, worker_index=3, requests=2, rows=2) for name in ("x-1", "x-2")
+        Context(batch_id=name, api=to, worker_index=3, requests=2, rows=2, parameters=({}, {}))
+        for name in ("x-1", "x-2")
     ]
     with pytest.raises(LookupError, match=r"uncork.context\(\) works only in a handler"):
         context()
@@ -154,3 +156,64 @@ def test_log_lines_say_which_batch_they_are_from(caplog: pytest.LogCaptureFixtur
     assert [getattr(record, "batch_text", None) for record in caplog.records] == ["", " [batch x-7]"]
     assert [getattr(record, "batch", None) for record in caplog.records] == [None, "x-7"]
     assert [getattr(record, "api", None) for record in caplog.records] == [None, "plain"]
+
+
+class Parametric(Service):
+    """Records the rows of each call with their parameters, and fails on "bad"."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, list[tuple[Any, dict[str, Any]]]]] = []
+
+    @api(input=Json(), group_by=("a", "header:b"))
+    def predict(self, items: list[Any]) -> list[Any]:
+        own = [dict(parameters) for parameters in context().parameters]
+        self.calls.append((context().group, list(zip(items, own, strict=True))))
+        if "bad" in items:
+            raise ValueError("bad")
+        return items
+
+    @api(input=Json(), policy="none")
+    def stream(self, items: list[Any]) -> Iterator[str]:
+        self.calls.append((context().group, [(items[0], dict(context().parameters[0]))]))
+        yield "piece"
+
+
+def parametric_calls(*bodies: bytes, to: str = "predict", **fields: Any) -> Any:
+    service = Parametric()
+    run_batch(service, to, *bodies, outlet=Outlet(), **fields)
+    return service.calls
+
+
+def test_a_handler_knows_the_group_of_its_batch() -> None:
+    """The values of a tuple as a tuple; a header that no request has is None."""
+    assert parametric_calls(b"1", b"2", group=b'["a",null]') == [(("a", None), [(1, {}), (2, {})])]
+    assert parametric_calls(b"1", group=b'"1"') == [("1", [(1, {})])]
+    assert parametric_calls(b"1", group=b"1e999") == [(math.inf, [(1, {})])]
+    assert parametric_calls(b"1") == [(None, [(1, {})])]
+
+
+def test_a_handler_knows_the_parameters_of_its_rows() -> None:
+    """Those of each row in a call, also in calls with a part of the batch, and for copies that fill it."""
+    p, q = {"beams": 4}, {"text": [1, None]}
+    batch: dict[str, Any] = {
+        "rows": [2, 1, 1],
+        "parameters": [json.dumps(p).encode(), b"", json.dumps(q).encode()],
+    }
+    bodies = (b"1,2", b"3", b"4")
+    rows = [(1, p), (2, p), (3, {}), (4, q)]
+
+    assert parametric_calls(*bodies, **batch) == [(None, rows)]
+    assert parametric_calls(*bodies, limit_rows=3, **batch) == [(None, rows[:3]), (None, rows[3:])]
+    assert parametric_calls(*bodies, **batch, costs=[1.0] * 4) == [(None, rows)]
+    assert parametric_calls(*bodies, **batch, allowed_batch_sizes=(6,)) == [(None, [*rows, (4, q), (4, q)])]
+    assert parametric_calls(b"1,2", b"3", rows=[2, 1], limit_rows=2) == [
+        (None, [(1, {}), (2, {})]),
+        (None, [(3, {})]),
+    ]
+    _, *parts = parametric_calls(b'"bad"', b"3", b"4", parameters=[b'{"n":0}', b'{"n":3}', b'{"n":4}'])
+    assert all(own == {"n": 0 if row == "bad" else row} for _, call in parts for row, own in call)
+
+
+def test_a_stream_has_the_parameters_of_its_request() -> None:
+    assert parametric_calls(b"1", to="stream", parameters=[b'{"a":1}']) == [(None, [(1, {"a": 1})])]
+    assert parametric_calls(b"1", to="stream") == [(None, [(1, {})])]

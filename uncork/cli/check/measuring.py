@@ -178,7 +178,8 @@ def _is_json(api: ApiDescription) -> bool:
 
 
 def _example(api: ApiDescription) -> Example:
-    return Example(api=api.name, sample=Sample(api.example), settings=api.settings)
+    group = api.group_of(api.example)
+    return Example(api=api.name, sample=Sample(api.example), settings=api.settings, group=group)
 
 
 class _Runner:

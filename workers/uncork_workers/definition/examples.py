@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from uncork_workers.definition.adapters.base import Adapter, Sample
+from uncork_workers.wire.groups import Source, group_of_row
 from uncork_workers.wire.schema import JSON, field_cost
 
 Schema = dict[str, Any]
@@ -31,8 +32,12 @@ class NoExample(ValueError):
     """No example can be made of the schema."""
 
 
-def checked_sample(adapter: Adapter, example: object, cost_field: str | None) -> Sample:
+def checked_sample(
+    adapter: Adapter, example: object, cost_field: str | None, sources: Sequence[Source] = ()
+) -> Sample:
     """Return the request that carries ``example`` as its only row, validated like a client's request.
+
+    ``sources`` are those of ``group_by``.
 
     Raises:
         ValueError: if the example is not valid.
@@ -44,10 +49,14 @@ def checked_sample(adapter: Adapter, example: object, cost_field: str | None) ->
         adapter.merge_raw([sample.body], [sample.meta])
     if cost_field is not None:
         field_cost(sample.body, cost_field)
+    if sample.meta is None:
+        group_of_row(sample.body, sources, is_single=False)
     return sample
 
 
-def docs_example(adapter: Adapter, sample: Sample | None, cost_field: str | None) -> tuple[bytes, str]:
+def docs_example(
+    adapter: Adapter, sample: Sample | None, cost_field: str | None, sources: Sequence[Source] = ()
+) -> tuple[bytes, str]:
     """Return an example for people, and the media type of the body that carries it.
 
     It is a row as JSON, or a text as a JSON string, of ``sample`` if there is one. Both are empty if the
@@ -56,7 +65,10 @@ def docs_example(adapter: Adapter, sample: Sample | None, cost_field: str | None
     try:
         if sample is None:
             schema_example = example_from_schema(adapter.schema())
-            body, media_type = checked_sample(adapter, schema_example, cost_field).body, JSON
+            for source in sources:
+                if source.kind == "field":
+                    schema_example.setdefault(source.name, _TEXT)
+            body, media_type = checked_sample(adapter, schema_example, cost_field, sources).body, JSON
         elif sample.meta is None:
             body, media_type = sample.body, JSON
         else:

@@ -9,6 +9,7 @@ from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sampl
 from uncork_workers.definition.checks import accepts, check_start, not_a_method, version_of, warn_of_units
 from uncork_workers.definition.examples import checked_sample, docs_example
 from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES, Output
+from uncork_workers.wire.groups import Source
 from uncork_workers.wire.schema import (
     ApiDescription,
     ApiSettings,
@@ -16,6 +17,7 @@ from uncork_workers.wire.schema import (
     ErrorFormat,
     ServiceDescription,
     check_route,
+    group_sources,
     not_for_streams,
     wrong_value,
 )
@@ -73,6 +75,7 @@ def api(
     allowed_batch_sizes: Sequence[int] | None = None,
     allowed_lengths: Sequence[float] | None = None,
     errors: ErrorFormat = "problem",
+    group_by: str | Sequence[str] | None = None,
 ) -> Callable[[H], H]:
     """Serve a method, plain or ``async``, as an API: it is called once per batch, with all rows of the batch.
 
@@ -122,6 +125,13 @@ def api(
             truncate. The method pads the rows itself, for example with :func:`uncork.pad`.
         errors: the format of errors at the API's own route: ``"problem"`` for problem documents (RFC 9457),
             or ``"openai"`` for clients of OpenAI's API.
+        group_by: the value that requests must share to share a batch; ``uncork.context().group`` has it.
+            ``"language"``: a field of rows that are objects or tables, or else a request parameter of the
+            Open Inference Protocol V2. ``"header:x-lang"``: a header, or gRPC metadata; requests without it
+            are a group of their own, whose value is None. ``"parameter:beams"``: a V2 request parameter.
+            Several as a tuple. A value is a string, a number, true or false of at most 256 bytes; any other
+            gets 400. A request whose rows differ is split, and its results are joined in order. Not for
+            generators.
 
     Raises:
         DefinitionError: if an argument is invalid; the message names the API, the argument and what is
@@ -148,8 +158,9 @@ def api(
         )
         path = f"/{name}" if route is None else route
         check_route(name, path)
-        sample = None if warmup is None else _warmup_sample(name, input, warmup, settings.cost_field)
-        example, example_type = docs_example(input, sample, settings.cost_field)
+        sources = group_sources(name, by := _as_tuple(group_by))
+        sample = None if warmup is None else _warmup_sample(name, input, warmup, settings.cost_field, sources)
+        example, example_type = docs_example(input, sample, settings.cost_field, sources)
         description = ApiDescription(
             name=name,
             route=path,
@@ -163,6 +174,7 @@ def api(
             answers_each=input.answers_each,
             streams=streams,
             errors=errors,
+            group_by=by,
         )
         description.check()
         warn_of_units(name, settings)
@@ -177,9 +189,11 @@ def _as_tuple(values: Any) -> Any:
     return tuple(values) if isinstance(values, list) else values
 
 
-def _warmup_sample(api: str, adapter: Adapter, example: object, cost_field: str | None) -> Sample:
+def _warmup_sample(
+    api: str, adapter: Adapter, example: object, cost_field: str | None, sources: Sequence[Source]
+) -> Sample:
     try:
-        return checked_sample(adapter, example, cost_field)
+        return checked_sample(adapter, example, cost_field, sources)
     except ValueError as error:
         reason = error.in_single_row() if isinstance(error, InvalidInput) else error
         raise DefinitionError(f"API {api!r}: warmup must be an example of one row: {reason}") from error

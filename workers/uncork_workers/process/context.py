@@ -3,10 +3,14 @@
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
+
+NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +29,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         costs: the cost of each row of this call, which may have only a part of the batch's rows; None if the
             API has no ``cost``.
         allowed_lengths: the ``allowed_lengths`` of the API; empty if it has none.
+        group: the value of the API's ``group_by`` that all rows share, as a tuple if it has several; None
+            without ``group_by``, and for a header that the requests do not have.
+        parameters: for each row of this call, the parameters of its request in the Open Inference Protocol
+            V2, without ``binary_data_output``; empty for rows without parameters and of other protocols.
     """
 
     batch_id: str
@@ -37,6 +45,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     tracestate: str = ""
     costs: tuple[float, ...] | None = None
     allowed_lengths: tuple[float, ...] = ()
+    group: Any = None
+    parameters: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def deadline_left_s(self) -> float:
@@ -63,9 +73,10 @@ def context() -> Context:
         raise LookupError("uncork.context() works only in a handler, while it runs a batch") from None
 
 
-def set_costs(costs: Sequence[float]) -> None:
-    """Set the costs of the rows of the next handler call, until those of another call are set."""
-    running.set(msgspec.structs.replace(context(), costs=tuple(costs)))
+def set_rows(costs: Sequence[float], parameters: Sequence[Mapping[str, Any]]) -> None:
+    """Set the costs, if any, and the parameters of the rows of the next handler call."""
+    own = tuple(costs) if costs else None
+    running.set(msgspec.structs.replace(context(), costs=own, parameters=tuple(parameters)))
 
 
 class BatchOfRecord(logging.Filter):

@@ -41,12 +41,13 @@ class WarmupFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """The warm-up example of an API, with the API's effective settings."""
+    """The warm-up example of an API, with the API's effective settings, and its group if it has one."""
 
     api: str
     sample: Sample
     settings: ApiSettings
     answers_each: bool = False
+    group: bytes | None = None
 
     @property
     def cost(self) -> float | None:
@@ -98,6 +99,7 @@ class Example:
             forms=(None if meta is None else RawForm(),),
             metas=None if meta is None else [meta] * rows,
             id="warm-up",
+            group=self.group,
         )
 
 
@@ -113,6 +115,7 @@ def examples_of(service: type[Service], overrides: Sequence[Override]) -> list[E
             sample=definition.sample,
             settings=with_overrides(definition.description, overrides).settings,
             answers_each=definition.description.answers_each,
+            group=definition.description.group_of(definition.sample.body),
         )
         for definition in find_apis(service)
         if definition.sample is not None

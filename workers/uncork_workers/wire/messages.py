@@ -202,6 +202,9 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
         in_file: whether the bodies are in the shared file, and the payload is empty; see :class:`TakeFile`.
         pads: whether the model pads the rows of a call to the longest, so that its size is rows x longest.
         fits: what :attr:`Reply.limit` was in the last process of this worker; None: unknown.
+        group: the text of the batch's group, as :mod:`uncork_workers.wire.groups` writes it; None if the API
+            has no ``group_by``.
+        parameters: the parameters of each request, as a JSON object, empty for none; None if none has any.
     """
 
     batch: int
@@ -224,6 +227,8 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     in_file: bool = False
     pads: bool = False
     fits: _Cost | None = None
+    group: bytes | None = None
+    parameters: list[bytes] | None = None
 
 
 class TakeFile(msgspec.Struct, tag="file", frozen=True):

@@ -4,10 +4,12 @@ The gateway never imports user code; a worker sends this description of it.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, TypeGuard, get_args
 
 import msgspec
 
+from uncork_workers.wire.groups import Source, group_of_row, sources_of
 from uncork_workers.wire.json_faults import json_fault
 
 # Paths that the gateway serves itself, now or in a later version.
@@ -42,6 +44,7 @@ _NOT_FOR_STREAMS = {
     "cost": "execution times are not predicted",
     "allowed_batch_sizes": "requests are not batched",
     "allowed_lengths": "requests are not batched",
+    "group_by": "requests are not batched",
 }
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -113,6 +116,8 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         answers_each: whether each result is a complete response with its own media type and status.
         streams: whether the handler streams its responses; it then runs one request at a time, once.
         errors: the format of errors at the API's own route.
+        group_by: the sources of values that requests must share to share a batch; a tuple's values are a
+            tuple for the handler.
     """
 
     name: str
@@ -127,6 +132,29 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     answers_each: bool = False
     streams: bool = False
     errors: ErrorFormat = "problem"
+    group_by: str | tuple[str, ...] | None = None
+
+    @property
+    def sources(self) -> list[Source]:
+        """The sources of ``group_by``."""
+        return group_sources(self.name, self.group_by)
+
+    @property
+    def group_fields(self) -> list[str]:
+        """The fields of a row that ``group_by`` names."""
+        return [source.name for source in self.sources if source.kind == "field"]
+
+    def group_of(self, row: bytes) -> bytes | None:
+        """Return the text of the group of a request with one row, without headers and parameters.
+
+        None if the API has no ``group_by``.
+
+        Raises:
+            ValueError: if the row has no value that ``group_by`` accepts.
+        """
+        if self.group_by is None:
+            return None
+        return group_of_row(row, self.sources, is_single=isinstance(self.group_by, str))
 
     def check(self) -> None:
         """Check the settings, alone and together with the input.
@@ -138,8 +166,10 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         if self.errors not in get_args(ErrorFormat):
             raise wrong_value(self.name, "errors", " or ".join(map(repr, get_args(ErrorFormat))), self.errors)
         for argument, reason in _NOT_FOR_STREAMS.items():
-            if self.streams and getattr(self.settings, argument) is not None:
+            holder = self if argument == "group_by" else self.settings
+            if self.streams and getattr(holder, argument) is not None:
                 raise not_for_streams(self.name, argument, reason)
+        self._check_groups()
         if self.settings.allowed_lengths is not None and self.settings.cost is None:
             raise DefinitionError(
                 f"API {self.name!r}: allowed_lengths requires a cost, the length of a row; set cost"
@@ -147,6 +177,27 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         if self.settings.cost_field is not None and self.input.get("kind") not in KINDS_WITH_FIELDS:
             accepted = f"a number or {COST_IN_BYTES!r} for this input, whose rows have no fields"
             raise wrong_value(self.name, "cost", accepted, self.settings.cost)
+
+    def _check_groups(self) -> None:
+        is_raw = self.input.get("kind") == "raw"
+        for source in self.sources:
+            if source.kind == "parameter" and is_raw:
+                raise DefinitionError(
+                    f"API {self.name!r}: group_by names the parameter {source.name!r}, but no protocol with "
+                    "parameters can carry this input; write 'header:NAME'"
+                )
+            if source.kind == "field" and not self._may_have(source.name):
+                raise DefinitionError(
+                    f"API {self.name!r}: group_by names the field {source.name!r}, which rows of this input "
+                    f"cannot have; write 'header:NAME'{'' if is_raw else ' or ' + repr('parameter:NAME')}"
+                )
+
+    def _may_have(self, field: str) -> bool:
+        """Return whether rows may have a field of this name."""
+        if self.input.get("kind") not in KINDS_WITH_FIELDS:
+            return False
+        columns = self.input.get("columns")
+        return field in columns if columns is not None else _may_have(self.schema, field, self.schema)
 
 
 class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +210,32 @@ class ServiceDescription(msgspec.Struct, frozen=True, kw_only=True):
     apis: list[ApiDescription]
     doc: str = ""
     version: str = ""
+
+
+def group_sources(api: str, group_by: object) -> list[Source]:
+    """Return the sources that the ``group_by`` of an API names.
+
+    Raises:
+        DefinitionError: if it is wrong.
+    """
+    try:
+        return sources_of(group_by)
+    except ValueError as error:
+        raise DefinitionError(f"API {api!r}: {error}") from None
+
+
+def _may_have(schema: Mapping[str, Any], field: str, root: Mapping[str, Any]) -> bool:
+    """Return whether a JSON schema allows objects with this field; unknown keywords allow anything."""
+    reference = schema.get("$ref", "")
+    if reference:
+        schema = root.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
+    choices = schema.get("anyOf")
+    if choices is not None:
+        return any(_may_have(choice, field, root) for choice in choices)
+    types = schema.get("type", "object")
+    if "object" not in ([types] if isinstance(types, str) else types):
+        return False
+    return field in schema.get("properties", {}) or schema.get("additionalProperties", True) is not False
 
 
 def field_cost(row: bytes | msgspec.Raw, field: str) -> float:

@@ -66,7 +66,8 @@ class V2Grpc(TensorDialect):
         refuse_classification(asked.classified)
         marshalled = self._inputs.marshal(asked.inputs, self._codec)
         asked = asked._replace(inputs=without_values(asked.inputs))
-        return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs)
+        parameters = asked.parameters
+        return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs, parameters=parameters)
 
     def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
         """Return a serialized ModelInferResponse in two parts; the second may be the worker's bytes.

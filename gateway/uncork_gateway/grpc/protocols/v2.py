@@ -1,14 +1,22 @@
 """ModelInfer of the Open Inference Protocol V2: reads and writes its messages."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_kind, check_values, malformed
-from uncork_gateway.protocols.v2 import CLASSIFICATION, refuse_sequence, refuse_shared_memory, rows_of
+from uncork_gateway.protocols.v2 import (
+    BINARY_OUTPUT,
+    CLASSIFICATION,
+    refuse_sequence,
+    refuse_shared_memory,
+    rows_of,
+)
 
 METHOD = b"/inference.GRPCInferenceService/ModelInfer"
 
@@ -34,6 +42,7 @@ class InferRequest(NamedTuple):
         typed: True if values are in typed fields instead of raw bytes.
         wanted: the names of requested outputs; empty for all.
         classified: the outputs whose top classes the client wants (Triton's classification).
+        parameters: the parameters as a JSON object; empty if there are none.
     """
 
     id: str
@@ -42,6 +51,7 @@ class InferRequest(NamedTuple):
     typed: bool
     wanted: list[str]
     classified: list[str]
+    parameters: bytes
 
 
 def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> InferRequest:
@@ -61,7 +71,8 @@ def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> InferRequest:
     inputs = read_tensors(request.inputs, raw, "raw_input_contents", limits)
     wanted = list(dict.fromkeys([output.name for output in request.outputs]))
     classified = [output.name for output in request.outputs if _classifies(output.parameters)]
-    return InferRequest(request.id, inputs, rows_of(inputs, limits), not raw, wanted, classified)
+    parameters = _json_of(request.parameters) if request.parameters else b""
+    return InferRequest(request.id, inputs, rows_of(inputs, limits), not raw, wanted, classified, parameters)
 
 
 def read_tensors(
@@ -135,6 +146,15 @@ def _typed_data(described: Any, raw_name: str, limits: Limits) -> bytes:
             f"{raw_name}, got {len(values)}",
         )
     return read_values(name, datatype, values)
+
+
+def _json_of(parameters: Mapping[str, Any]) -> bytes:
+    values = {
+        name: getattr(each, kind) if (kind := each.WhichOneof("parameter_choice")) else None
+        for name, each in parameters.items()
+        if name != BINARY_OUTPUT
+    }
+    return msgspec.json.encode(values) if values else b""
 
 
 def _classifies(parameters: Any) -> bool:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from uncork_gateway.codecs import make_codec
+from uncork_gateway.codecs import codec_of
 from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.rest import SIGNATURE
 from uncork_gateway.errors import GatewayError
@@ -135,13 +135,13 @@ def streaming_models_of(
 def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
     """Yield the paths of a model, each with its API and dialect."""
     api, version = model.api, f"versions/{model.version}"
-    codec, inputs = make_codec(api.input, api.settings.cost, model.limits), row_inputs(api)
+    codec, inputs = codec_of(api, model.limits), row_inputs(api)
     yield f"/v1/models/{model.name}:predict", api, Rest(codec, inputs=inputs, kserve=True)
     yield f"/v1/models/{model.name}/{version}:predict", api, Rest(codec, inputs=inputs, kserve=False)
     explainer = model.explainer
     if explainer is not None:
         explains = Rest(
-            make_codec(explainer.input, explainer.settings.cost, model.limits),
+            codec_of(explainer, model.limits),
             inputs=row_inputs(explainer),
             results="explanations",
             kserve=True,

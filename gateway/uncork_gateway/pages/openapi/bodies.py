@@ -2,12 +2,13 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from uncork_gateway.codecs import make_codec
+from uncork_workers.wire.groups import MAX_VALUE_BYTES
 from uncork_workers.wire.schema import JSON, ApiDescription
 
 Schema = dict[str, Any]
@@ -29,6 +30,25 @@ def body_of(api: ApiDescription, row: Schema) -> Schema:
             for media_type in accepts
         },
     }
+
+
+def with_fields(row: Schema, fields: Sequence[str]) -> Schema:
+    """Return the schema of rows that must have the fields by which an API groups requests."""
+    if not fields:
+        return row
+    value = {
+        "type": ["string", "number", "boolean"],
+        "maxLength": MAX_VALUE_BYTES,
+        "description": "Rows share a batch only if they have the same value.",
+    }
+    known, required = row.get("properties", {}), row.get("required", ())
+    added = {
+        "properties": {**{name: value for name in fields if name not in known}, **known},
+        "required": [*required, *[name for name in fields if name not in required]],
+    }
+    if row.get("type", "object") == "object" and "$ref" not in row and "anyOf" not in row:
+        return {"type": "object", **row, **added}
+    return {"allOf": [row, {"type": "object", **added}]}
 
 
 def media_content(media_type: str, *, schema: Schema) -> Schema:

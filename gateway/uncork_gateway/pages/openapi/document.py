@@ -7,7 +7,7 @@ from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.pages.models.metadata import ModelVersions
 from uncork_gateway.pages.models.outputs import Outputs
-from uncork_gateway.pages.openapi.bodies import Schema, body_of
+from uncork_gateway.pages.openapi.bodies import Schema, body_of, with_fields
 from uncork_gateway.pages.openapi.errors import ERROR, OPENAI_ERROR, PROBLEM, errors_of, other_errors
 from uncork_gateway.pages.openapi.models import TAGS, paths_of_models
 from uncork_gateway.pages.openapi.replies import any_other, result_of
@@ -15,6 +15,7 @@ from uncork_gateway.pages.openapi.results import example_result
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.version import VERSION
 from uncork_gateway.versions import ServiceName
+from uncork_workers.wire.groups import MAX_VALUE_BYTES
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 NO_VERSION = "unversioned"
@@ -93,7 +94,7 @@ def _operation(
     settings: ServerSettings,
 ) -> Schema:
     """Describe an API. Its operation id, and the names of its schemas, begin with ``prefix``."""
-    row = _hoisted(prefix + api.name, api.schema, schemas)
+    row = with_fields(_hoisted(prefix + api.name, api.schema, schemas), api.group_fields)
     summary, _, text = api.doc.partition("\n")
     dialect = Native(make_codec(api.input, api.settings.cost), offers=api.offers, errors=api.errors)
     example = None if outputs is None else example_result(outputs)
@@ -103,7 +104,7 @@ def _operation(
         "tags": [tag],
         **({"summary": summary} if summary else {}),
         **({"description": text.strip()} if text.strip() else {}),
-        "parameters": [_TIMEOUT],
+        "parameters": [_TIMEOUT, *_group_headers(api)],
         "requestBody": body_of(api, row),
         "responses": {
             "200": result_of(api, example),
@@ -111,6 +112,16 @@ def _operation(
             "default": any_other() if makes_own else other_errors(dialect),
         },
     }
+
+
+def _group_headers(api: ApiDescription) -> list[Schema]:
+    about = "Requests share a batch only if they have the same value, or none."
+    schema = {"type": "string", "maxLength": MAX_VALUE_BYTES}
+    return [
+        {"name": source.name, "in": "header", "description": about, "schema": schema}
+        for source in api.sources
+        if source.kind == "header"
+    ]
 
 
 def _hoisted(api: str, schema: Schema, schemas: Schema) -> Schema:

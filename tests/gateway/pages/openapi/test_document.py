@@ -367,3 +367,40 @@ async def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path)
 
         assert reply.headers["content-type"] == "application/json"
         assert {"/ask/here", "/anything"} < msgspec.json.decode(reply.content)["paths"].keys()
+
+
+class Language(msgspec.Struct):
+    text: str
+    language: str = "en"
+
+
+class Grouped(Service):
+    @api(input=Json(), group_by=("language", "header:X-Lang"))
+    def predict(self, rows: list[Any]) -> list[Any]:
+        return rows
+
+    @api(input=Json(type=Language), group_by="language")
+    def typed(self, rows: list[Any]) -> list[Any]:
+        return rows
+
+    @api(input=DataFrame(dtypes={"a": "int64"}), group_by="language")
+    def table(self, rows: Any) -> Any:
+        return rows
+
+
+def test_what_requests_are_grouped_by_is_described() -> None:
+    """Fields are required, and examples have them; a header is not required."""
+    document = document_of(describe_service(Grouped))
+    validate(document)
+    post = {path: document["paths"][path]["post"] for path in ("/predict", "/typed", "/table")}
+    open_row = post["/predict"]["requestBody"]["content"]["application/json"]
+    assert open_row["schema"]["required"] == ["language"]
+    assert open_row["schema"]["properties"]["language"]["type"] == ["string", "number", "boolean"]
+    assert open_row["example"] == {"language": "some text"}
+    assert [each["name"] for each in post["/predict"]["parameters"]] == ["X-Request-Timeout-Ms", "x-lang"]
+    reference, fields = post["/typed"]["requestBody"]["content"]["application/json"]["schema"]["allOf"]
+    assert reference == {"$ref": "#/components/schemas/typed.Language"}
+    assert fields["required"] == ["language"]
+    row, rows = post["/table"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    assert "language" in row["required"]
+    assert rows["items"] == row

@@ -1,5 +1,6 @@
 """One batch inside the worker: run its requests, search for those at fault, and make the reply."""
 
+import json
 import logging
 import math
 import time
@@ -22,6 +23,7 @@ from uncork_workers.process.batches.handler_calls import HandlerCalls, Result, S
 from uncork_workers.process.batches.merging import BatchRequests
 from uncork_workers.process.batches.parts_that_fit import PartsThatFit
 from uncork_workers.process.batches.size_limit import SizeLimit
+from uncork_workers.process.context import NO_PARAMETERS
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.cutting import Extent
 from uncork_workers.wire.messages import (
@@ -64,7 +66,15 @@ class BatchRun:
         self._batch = batch
         forms = expand_forms(batch.forms, len(bodies))
         costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
-        self._requests = BatchRequests(bodies, batch.rows, forms, costs, batch.metas or (), batch.raw or ())
+        self._requests = BatchRequests(
+            bodies,
+            batch.rows,
+            forms,
+            costs,
+            batch.metas or (),
+            batch.raw or (),
+            [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters or ()],
+        )
         self.calls = self._make_calls(api, handler, batch, limit)
         self._memory_failures = 0
         self._valid: Sequence[int] = ()

@@ -16,8 +16,9 @@ from uncork_workers.process.batches.handler_loop import HandlerLoop
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
-from uncork_workers.process.context import Context, running
+from uncork_workers.process.context import NO_PARAMETERS, Context, running
 from uncork_workers.process.stopped import Stopped
+from uncork_workers.wire.groups import value_of
 from uncork_workers.wire.messages import Batch, Reply
 
 
@@ -122,16 +123,18 @@ class Executor:
         return stream.rejected
 
     def _context(self, batch: Batch) -> Context:
-        now = time.monotonic()
+        now, rows = time.monotonic(), sum(batch.rows)
         traceparent, tracestate = batch.trace or ("", "")
         return Context(
             batch_id=batch.id,
             api=batch.api,
             worker_index=self._service.worker_index,
             requests=len(batch.rows),
-            rows=sum(batch.rows),
+            rows=rows,
             due=tuple([now + left_s for left_s in batch.left_s]),
             traceparent=traceparent,
             tracestate=tracestate,
             allowed_lengths=batch.allowed_lengths,
+            group=None if batch.group is None else value_of(batch.group),
+            parameters=(NO_PARAMETERS,) * rows,
         )

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from uncork_workers.definition.outputs.encoding import (
@@ -26,7 +26,7 @@ from uncork_workers.process.batches.chunks import (
 from uncork_workers.process.batches.exception_reports import name_handler
 from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.context import set_costs
+from uncork_workers.process.context import NO_PARAMETERS, context, set_rows
 from uncork_workers.wire.messages import Batch, RowsForm, Wanted
 
 Result = tuple[bytes | CompleteResponse, RowsForm]
@@ -110,6 +110,7 @@ class HandlerCalls:
             fits=self.limit.most,
             sizes=self.sizes,
         )
+        parameters = _parameters_of(requests)
         encoded: list[Encoded | Array] = []
         done = 0
         for count, cost in chunks:
@@ -123,8 +124,7 @@ class HandlerCalls:
             self.returned = None  # the memory of the last call's results is free for this one
             rows = merged if len(chunks) == 1 else merged[done : done + count]
             size = padded_size(count, sizes)
-            if costs:
-                set_costs(with_copies(self._called[1], size))
+            self._set_rows(self._called[1], parameters[done : done + count], size)
             self.returned = self._handler(rows if size == count else with_copies(rows, size))
             chunk = self._encode(self.returned, size, raw=requests.raw)
             if size > count:
@@ -141,6 +141,12 @@ class HandlerCalls:
             return SplitResults([], [])
         joined = encoded[0] if len(encoded) == 1 else join_chunks(encoded)
         return split_results(joined, requests.rows, requests.raw)
+
+    def _set_rows(self, costs: Sequence[float], parameters: Sequence[Mapping[str, Any]], rows: int) -> None:
+        """Set the context of a call with ``rows`` rows, copies included, unless it fits already."""
+        if costs or parameters or rows != len(context().parameters):
+            own = with_copies(parameters, rows) if parameters else [NO_PARAMETERS] * rows
+            set_rows(with_copies(costs, rows) if costs else (), own)
 
     def _encode(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
         if self._adapter.answers_each:
@@ -166,6 +172,7 @@ class StreamCalls(HandlerCalls):
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         if not requests.bodies:
             return SplitResults([], [])
+        self._set_rows((), _parameters_of(requests), 1)
         rejected = self._handler(merged)
         body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
         return SplitResults([body], [None])
@@ -174,3 +181,10 @@ class StreamCalls(HandlerCalls):
 def _rows_of(requests: BatchRequests) -> tuple[int, list[float]]:
     """Return the number of rows of these requests, and the cost of each; no costs if the API has none."""
     return sum(requests.rows), [*chain.from_iterable(requests.costs)]
+
+
+def _parameters_of(requests: BatchRequests) -> Sequence[Mapping[str, Any]]:
+    """Return the parameters of each row of these requests; empty if none has any."""
+    if not requests.parameters:
+        return ()
+    return [*chain.from_iterable(map(repeat, requests.parameters, requests.rows))]

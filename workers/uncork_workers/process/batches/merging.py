@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -26,8 +26,8 @@ from uncork_workers.wire.messages import (
 class BatchRequests(NamedTuple):
     """Some requests of a batch; every field has one value per request.
 
-    ``costs`` (of each row of a request), ``metas`` and ``raw`` (how a request gets its rows) are
-    empty if the batch has none.
+    ``costs`` (of each row of a request), ``metas``, ``raw`` (how a request gets its rows) and ``parameters``
+    are empty if the batch has none.
     """
 
     bodies: Sequence[bytes]
@@ -36,6 +36,7 @@ class BatchRequests(NamedTuple):
     costs: Sequence[Sequence[float]] = ()
     metas: Sequence[Meta] = ()
     raw: Sequence[Wanted] = ()
+    parameters: Sequence[Mapping[str, Any]] = ()
 
     def pick(self, group: Sequence[int]) -> BatchRequests:
         """Return the requests at some positions."""

@@ -1,0 +1,134 @@
+"""Submits requests to APIs; a request with rows of several groups in parts, whose results it joins."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import chain
+from typing import TypedDict, Unpack
+
+from msgspec.structs import replace
+
+from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.csv import lines_of
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.errors import HandlerFailed
+from uncork_gateway.protocols.tensor_rows import result_rows, row_texts
+from uncork_gateway.protocols.tensors import Tensor, pick_rows
+from uncork_gateway.requests.parts import Parts, PartWaiter
+from uncork_workers.wire.messages import ColumnsForm, RowsForm, TensorForm
+from uncork_workers.wire.schema import CSV
+from uncork_workers.wire.tensors import join_columns, split_columns
+
+
+class Client(TypedDict, total=False):
+    """What the dispatcher knows of a request's client; see :class:`Submission`."""
+
+    client_timeout_s: float
+    source: Hashable
+    flow: Hashable
+
+
+def submit(
+    dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
+    waiter: Waiter[HandlerResult],
+    api: str,
+    payload: Marshalled,
+    **client: Unpack[Client],
+) -> Submitted:
+    """Queue a request; return it, or its parts, to be cancelled.
+
+    Raises:
+        RequestShed: if the request, or a part of it, was shed at once.
+    """
+    if payload.parts:
+        return GroupParts(waiter, dispatcher, api, payload, **client)
+    submission = payload.submission(waiter, api, **client)
+    dispatcher.submit(submission)
+    return submission
+
+
+class GroupParts(Parts[Marshalled, HandlerResult]):
+    """The parts of a request, one for each group of its rows, which the constructor submits."""
+
+    def __init__(
+        self,
+        caller: Waiter[HandlerResult],
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
+        api: str,
+        payload: Marshalled,
+        **client: Unpack[Client],
+    ) -> None:
+        super().__init__(caller, dispatcher, len(payload.parts))
+        self._rows = [part.rows for part in payload.parts]
+        try:
+            for at, part in enumerate(payload.parts):
+                self._submit(part.payload.submission(PartWaiter(self, at), api, **client))
+        except Exception:
+            self.withdraw()
+            raise
+
+    def _reply_of(self, answer: RequestResult[HandlerResult]) -> HandlerResult | None:
+        if answer.result.status == 200:
+            return answer.result
+        self.withdraw()
+        self._caller.answered(answer)
+        return None
+
+    def _join(self, replies: Sequence[HandlerResult], answer: RequestResult[HandlerResult]) -> None:
+        result = joined(replies, self._rows)
+        self._caller.answered(RequestResult(result, answer.batch, answer.queued_s))
+
+
+Submitted = Submission[Marshalled, HandlerResult] | GroupParts
+"""A queued request, or its parts."""
+
+
+def joined(results: Sequence[HandlerResult], rows: Sequence[Sequence[int]]) -> HandlerResult:
+    """Return the result of a whole request.
+
+    Args:
+        results: the results of its parts.
+        rows: for each part, the numbers of its rows in the request.
+
+    Raises:
+        HandlerFailed: if the results are not rows, or not all of one media type.
+    """
+    numbers = list(chain.from_iterable(rows))
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    first = results[0]
+    if any(result.content_type != first.content_type for result in results):
+        raise HandlerFailed("the handler returned several media types for the rows of one request")
+    bodies, form = [result.body for result in results], first.form
+    if first.content_type:
+        return replace(first, body=_joined_csv(bodies, first.content_type, order))
+    if any(result.form != form for result in results):
+        texts = [
+            text
+            for result, part in zip(results, rows, strict=True)
+            for text in result_rows(result.body, result.form, len(part))
+        ]
+        return HandlerResult(200, b",".join([texts[at] for at in order]))
+    if isinstance(form, ColumnsForm):
+        columns = zip(*map(split_columns, bodies), strict=True)
+        kinds = [kind for _, kind in form.columns]
+        joined_columns = [_joined(list(each), kind, order) for each, kind in zip(columns, kinds, strict=True)]
+        return HandlerResult(200, join_columns(joined_columns), form)
+    return HandlerResult(200, _joined(bodies, form, order), form)
+
+
+def _joined(bodies: Sequence[bytes], form: RowsForm, order: Sequence[int]) -> bytes:
+    if not isinstance(form, TensorForm):
+        texts = row_texts(b",".join(bodies))
+        return b",".join([texts[at] for at in order])
+    tensor = Tensor("", form.datatype, (len(order), *form.shape), "binary", b"".join(bodies))
+    [picked] = pick_rows(tensor, [order])
+    return picked.data
+
+
+def _joined_csv(bodies: Sequence[bytes], media_type: str, order: Sequence[int]) -> bytes:
+    tables = list(map(lines_of, bodies))
+    if media_type != CSV or any(table[0] != tables[0][0] for table in tables):
+        raise HandlerFailed(f"results in {media_type} for the rows of one request cannot be joined")
+    lines = list(chain.from_iterable([table[1:] for table in tables]))
+    return b"".join([tables[0][0], *[lines[at] for at in order]])
