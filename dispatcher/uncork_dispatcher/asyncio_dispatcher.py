@@ -159,7 +159,8 @@ class AsyncDispatcher(Generic[P, R]):
         )
         if shed is not None:
             raise self._observers.shed(shed)
-        self._poll_when_due(now)
+        if not self._turn_due:  # else the core is polled soon anyway
+            self._poll_when_due(now)
 
     def cancel(self, request: Submission[P, R]) -> None:
         """Remove a request whose waiter has left; ignore a request whose waiter was notified."""

@@ -278,7 +278,8 @@ class HttpProtocol:
         self.answered += 1
         if not request.keep_alive:
             self.hang_up()
-        self._replies.advance()
+        if self._replies.queued or self.flow.read_paused:
+            self._replies.advance()
         if self._unparsed.data:
             self._unparsed.feed_rest()
 

@@ -53,13 +53,6 @@ class InferenceTally:
         self.batches: Counter[int] = Counter()
         self.batches_s: defaultdict[int, float] = defaultdict(float)
 
-    def answered(self, status: int, seconds: float, rows: int) -> None:
-        if status < FIRST_CLIENT_ERROR:
-            self.succeeded_s += seconds
-            self.rows += rows
-        else:
-            self.failed_s += seconds
-
     def worked(self, batch: Batch[Any]) -> None:
         requests, rows = len(batch.requests), batch.count
         self.ran += requests
@@ -137,7 +130,12 @@ class ApiTally:
         if status >= FIRST_SERVER_ERROR and not is_refusal:
             self.errors[status] += 1
         self.duration.observe(seconds)
-        self.inference.answered(status, seconds, rows)
+        inference = self.inference
+        if status < FIRST_CLIENT_ERROR:
+            inference.succeeded_s += seconds
+            inference.rows += rows
+        else:
+            inference.failed_s += seconds
 
 
 class Metrics(Collector):
