@@ -53,6 +53,7 @@ LAYERS = {
         "errors",
         "capacity",
         "api",
+        "bulk",
         "admission",
         "scheduler",
         "core",

@@ -42,7 +42,7 @@ from uncork_dispatcher.policies import POLICIES, POLICY_USAGE, make_policy
 from uncork_dispatcher.policies.base import HoldReason, Reason
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules, SettingError
-from uncork_dispatcher.stats import ApiSample, ApiStats, Holding, RunningBatch, WorkStats
+from uncork_dispatcher.stats import ApiSample, ApiStats, ClassStats, Holding, RunningBatch, WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 
 CORE_IS_COMPILED = not core.__file__.endswith(".py")
@@ -63,6 +63,7 @@ __all__ = [
     "BatchResult",
     "BatchStatus",
     "BatchTimedOut",
+    "ClassStats",
     "Decision",
     "DispatchError",
     "Dispatcher",

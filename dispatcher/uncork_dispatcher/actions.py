@@ -6,7 +6,9 @@ from typing import Any, Literal, NamedTuple
 
 from uncork_dispatcher.requests.batch import Batch
 
-ShedReason = Literal["deadline", "client_deadline", "queue_full", "too_many_groups", "no_worker", "draining"]
+ShedReason = Literal[
+    "deadline", "client_deadline", "queue_full", "too_many_groups", "displaced", "no_worker", "draining"
+]
 BatchStatus = Literal["worked", "failed", "lost", "timed_out"]
 """How a batch ended: it ``worked`` (only such batches update the estimate), ``failed`` because the handler
 raised, was ``lost`` with its worker, or ``timed_out``."""

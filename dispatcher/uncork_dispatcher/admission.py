@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 from uncork_dispatcher.actions import SHORTEST_RETRY_S, Shed, ShedReason
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
 from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch, largest_mixed_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.workers.slots import Slots
 
 # The longest Retry-After before it is spread: predictions beyond a minute are not trusted.
@@ -60,11 +62,14 @@ class RetrySchedule:
 class Admission:
     """Decides which requests of one API are shed, and when their clients should retry."""
 
-    def __init__(self, api: Api, slots: Slots) -> None:
+    def __init__(self, api: Api, queues: RequestQueues, slots: Slots, room: BulkRoom) -> None:
         self._api = api
+        self._queues = queues
         self._slots = slots
         self._budget = BacklogBudget(-1, 0.0, 0)
+        self._room = room
         self._retries = RetrySchedule()
+        self._bulk_retries = RetrySchedule()
 
     def rules_changed(self) -> None:
         """Discard the values that were computed from the rules."""
@@ -78,6 +83,7 @@ class Admission:
         time.
         """
         slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
+        bulk = self._api.bulk_backlog
         group, groups = entry.queue.group, backlog.groups
         if group is not None and len(groups) >= MOST_GROUPS and group not in groups:
             return "too_many_groups"
@@ -85,37 +91,57 @@ class Admission:
         rows, requests = backlog.rows + entry.rows, backlog.requests + 1
         budget = self._budget
         bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
-        known = patient and budget.changes == slots.changes
+        known = patient and budget.changes == slots.changes and not bulk.requests
         if known and bytes_fit and rows <= budget.rows and requests <= budget.requests:
             return None
         now = entry.arrival
-        fits = bytes_fit and rows <= rules.max_queue_rows and requests <= rules.max_queue_requests
+        fits = (
+            backlog.size_bytes + bulk.size_bytes + entry.size_bytes <= rules.max_queue_bytes
+            and rows + bulk.rows <= rules.max_queue_rows
+            and requests + bulk.requests <= rules.max_queue_requests
+        )
         if not (slots.workers or slots.free_at(now)):
             return "no_worker"
         if entry.expires_at <= now:
             return "client_deadline"
-        if backlog.requests == 0 and slots.idle:
+        if backlog.requests + bulk.requests == 0 and slots.idle:
             return None
-        if backlog.requests and not fits:
+        if backlog.requests + bulk.requests and not fits:
             return "queue_full"
         if not slots.workers:
             return "no_worker" if self._is_late(entry) else None
-        if patient and self._extend_budget(rows=rows, requests=requests, now=now):
+        if patient and not entry.bulk and self._extend_budget(rows=rows, requests=requests, now=now):
             return None
         return "deadline" if self._is_late(entry) else None
 
     def find_displaced(self, entry: Entry) -> list[Entry]:
         """Return the queued requests to shed to make room for a new one; empty if none may be shed for it."""
         queue = entry.queue
-        if not isinstance(queue, FairQueue) or self._is_late(entry):
+        if self._is_late(entry):
             return []
-        rules, backlog = self._api.rules, self._api.backlog
+        rules, backlog, bulk = self._api.rules, self._api.backlog, self._api.bulk_backlog
         more = Load(entry.rows, 1, entry.size_bytes)
         limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
-        after = Load(backlog.rows, backlog.requests, backlog.size_bytes).plus(more)
+        queued = Load(backlog.rows, backlog.requests, backlog.size_bytes)
+        after = queued.plus(Load(bulk.rows, bulk.requests, bulk.size_bytes)).plus(more)
         # Not the whole excess: the queue may be over limits that were lowered since.
         over = after.plus(limits, -1).least(more)
+        if bulk.requests and not entry.bulk:
+            return self._newest_bulk(over)
+        if not isinstance(queue, FairQueue):
+            return []
         return queue.displaced(entry.flow, more, over=over, limits=limits)
+
+    def _newest_bulk(self, over: Load) -> list[Entry]:
+        """Return the newest requests of bulk, of one batch key at a time, that make up for ``over``."""
+        displaced: list[Entry] = []
+        for queue in reversed(self._queues.front(self._api.rules.name, bulk=True)):
+            for entry in queue.newest_first():
+                if over.rows <= 0 and over.requests <= 0 and over.size_bytes <= 0:
+                    return displaced
+                displaced.append(entry)
+                over = over.plus(Load(entry.rows, 1, entry.size_bytes), -1)
+        return displaced if over.rows <= 0 and over.requests <= 0 and over.size_bytes <= 0 else []
 
     def size_batch(
         self, queue: RequestQueue, *, limit: float, estimate: Estimate, now: float
@@ -192,6 +218,12 @@ class Admission:
         clients have retried. Without workers, the backlog starts when the next worker is due.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
+        if entry is not None and entry.bulk and (free_at := slots.free_at(now)):
+            rate = self._room.rate(api, free_at, now)
+            finish, seconds = free_at[0] + api.bulk_backlog.rows / rate, rows / rate
+            return max(
+                SHORTEST_RETRY_S, self._bulk_retries.next_after_s(now=now, earliest=finish, seconds=seconds)
+            )
         batch_rows = min(api.limit_rows, estimate.earned_rows / EARNED_REACH)
         free_at = slots.free_at(now)
         if not free_at or batch_rows == 0:
@@ -208,11 +240,20 @@ class Admission:
     def _is_late(self, entry: Entry) -> bool:
         """Return True if a new request would miss its deadline, because of the requests before it."""
         api, slots = self._api, self._slots
+        if entry.bulk:
+            return self._is_late_bulk(entry)
         rows, requests = self._before(entry)
         likely_rows = max(entry.rows, min(rows, api.limit_rows))
         if slots.workers and not api.model.can_predict(likely_rows):
             return False
         return self._finish(slots.free_at(entry.arrival), rows=rows, requests=requests) > entry.deadline
+
+    def _is_late_bulk(self, entry: Entry) -> bool:
+        api, free_at = self._api, self._slots.free_at(entry.arrival)
+        if self._slots.workers and not api.model.can_predict(min(entry.rows, api.limit_rows)):
+            return False
+        rows = api.bulk_backlog.rows + entry.rows
+        return free_at[0] + rows / self._room.rate(api, free_at, entry.arrival) > entry.deadline
 
     def _before(self, entry: Entry) -> tuple[float, int]:
         """Return the rows and the number of requests of the API up to and including a new request.

@@ -21,7 +21,7 @@ from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import Backlog, RequestQueues
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.stats import ApiSample, ApiStats, Holding
+from uncork_dispatcher.stats import ApiSample, ApiStats, ClassStats, Holding
 from uncork_dispatcher.workers.slots import Slots
 
 # A policy plans again after batches of this many requests: for a lone client, plans would cost too much.
@@ -43,6 +43,10 @@ class Api:
         self.rules = rules
         self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
         self.backlog = Backlog()
+        """The queued requests, except bulk."""
+        self.bulk_backlog = Backlog()
+        self._bulk_rows = 0.0
+        """The rows of bulk that have arrived."""
         self.traffic = ApiTraffic()
         self.model = ServiceModel(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
         self._has_lengths = False
@@ -120,7 +124,7 @@ class Api:
                 return None
             rows += running.rows
         for queue in queues:
-            if (queue.api, queue.group, queue.key) != shared:
+            if queue.bulk or (queue.api, queue.group, queue.key) != shared:
                 return None
         returns = traffic.returns.forecast(now=now)
         new_rate, load_rate = traffic.new_clients.per_second(now=now), traffic.load_rate(now)
@@ -192,6 +196,10 @@ class Api:
             allowed_batch_sizes=rules.allowed_batch_sizes,
         )
 
+    def admit_riders(self, fill: Fill, rows: float, fits: float) -> None:
+        """Let a batch of the first class take bulk as well, up to ``rows`` rows in all."""
+        fill.admit_riders(*self._limits(rows, fits), same_length=self.model.measures.separates)
+
     def separates(self, queue: RequestQueue) -> bool:
         """Return True if lengths decide which requests of a queue share a batch."""
         return self.model.measures.separates and queue.has_lengths
@@ -246,15 +254,22 @@ class Api:
         """Return the sort key of a queue: the oldest request first; loose goals and slow models go later."""
         return queue.oldest.arrival + max(self.rules.goal_s, 2 * self.model.smallest_s)
 
-    def due_at(self, now: float, expires_at: float) -> float:
+    def due_at(self, now: float, expires_at: float, *, bulk: bool = False) -> float:
         """Return when the worker must be done with a request that arrives ``now``: less the transport."""
-        due_at = now + self.rules.goal_s
+        rules = self.rules
+        due_at = now + (rules.bulk_goal_s if bulk and rules.bulk_goal_s is not None else rules.goal_s)
         return (due_at if due_at < expires_at else expires_at) - self.model.allowance_s
+
+    def bulk_arrived(self, rows: float, now: float) -> None:
+        """Count a request of the second class."""
+        self._bulk_rows += rows
+        if not self.bulk_backlog.requests:
+            self.bulk_backlog.queued_since = now
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus, now: float, seconds: float) -> None:
         """Expect the clients of a batch back, and let the policy observe the batch if it worked."""
         entries = batch.entries
-        clients = [(entry.source, entry.rows) for entry in entries]
+        clients = [(entry.source, entry.rows) for entry in entries if not entry.bulk]
         self.traffic.answered((batch.group, batch.key), clients, now=now)
         if status == "worked":
             queued_s = batch.started - min([entry.arrival for entry in entries])
@@ -296,14 +311,24 @@ class Api:
     def sample(self) -> ApiSample:
         """Return totals and estimates that are cheap to read often."""
         return ApiSample(
-            self.model.estimate, self.model.transport_s, self.traffic.arrived_rows, self.backlog.rows
+            self.model.estimate,
+            self.model.transport_s,
+            self.traffic.arrived_rows,
+            self.backlog.rows + self.bulk_backlog.rows,
+            self._bulk_rows,
         )
 
     def stats(
-        self, now: float, *, fits: float, oldest_s: float = 0.0, holding: Holding | None = None
+        self,
+        now: float,
+        *,
+        fits: float,
+        oldest_s: float = 0.0,
+        oldest_bulk_s: float = 0.0,
+        holding: Holding | None = None,
     ) -> ApiStats:
         """Return the queued totals, the estimates and the limits."""
-        backlog, traffic, model = self.backlog, self.traffic, self.model
+        backlog, traffic, model, bulk = self.backlog, self.traffic, self.model, self.bulk_backlog
         return ApiStats(
             self.rules.name,
             backlog.requests,
@@ -319,5 +344,8 @@ class Api:
             oldest_s,
             model.measures.padding,
             holding,
+            None
+            if self.rules.bulk_goal_s is None
+            else ClassStats(bulk.requests, bulk.rows, bulk.size_bytes, oldest_bulk_s),
             fits,
         )

@@ -156,6 +156,7 @@ class AsyncDispatcher(Generic[P, R]):
             expires_at=now + request.client_timeout_s,
             source=request.source,
             flow=request.flow,
+            bulk=request.bulk,
         )
         if shed is not None:
             raise self._observers.shed(shed)

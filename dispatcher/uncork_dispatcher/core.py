@@ -40,9 +40,10 @@ import math
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
-from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, ShedReason
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
@@ -61,14 +62,15 @@ class Dispatcher:
         self._admissions: dict[str, Admission] = {}
         self._queues = RequestQueues(self._apis)
         self._slots = Slots()
-        self._scheduler = Scheduler(self._apis, self._admissions, self._queues, self._slots)
+        self._room = BulkRoom(self._apis, self._slots)
+        self._scheduler = Scheduler(self._apis, self._admissions, self._queues, self._slots, self._room)
         self._pending_actions: list[Shed | Lost | GoalOutOfReach] = []
         self._requests = 0
         self._now = -math.inf
         self._wakeup = math.inf
 
     def __repr__(self) -> str:
-        queued = sum(api.backlog.requests for api in self._apis.values())
+        queued = sum(api.backlog.requests + api.bulk_backlog.requests for api in self._apis.values())
         return f"<Dispatcher queued={queued} running={self._slots.running} idle={self._slots.idle}>"
 
     # Inputs
@@ -86,12 +88,13 @@ class Dispatcher:
             self._admissions[rules.name].rules_changed()
         else:
             api = self._apis[rules.name] = Api(rules)
-            self._admissions[rules.name] = Admission(api, self._slots)
+            self._admissions[rules.name] = Admission(api, self._queues, self._slots, self._room)
 
     def remove_api(self, name: str) -> bool:
         """Remove an API and its estimates; return False, and do nothing, while it has requests."""
         runs = any(batch.api == name for batch in self._slots)
-        if self._apis[name].backlog.requests or self._pending_actions or runs:
+        api = self._apis[name]
+        if api.backlog.requests or api.bulk_backlog.requests or self._pending_actions or runs:
             return False
         del self._apis[name], self._admissions[name]
         self._queues.remove_api(name)
@@ -112,6 +115,7 @@ class Dispatcher:
         expires_at: float = math.inf,
         source: Hashable = None,
         flow: Hashable = None,
+        bulk: bool = False,
     ) -> Shed | None:
         """Queue a request and return None, or refuse it and return its :class:`Shed`.
 
@@ -124,25 +128,43 @@ class Dispatcher:
         API are queued, requests of other groups are refused; None is no group.
 
         ``expires_at`` is when the client gives up; it can only make the deadline earlier. ``source``
-        identifies the client. If the API is ``fair``, each ``flow`` gets an equal share.
+        identifies the client. If the API is ``fair``, each ``flow`` gets an equal share. With ``bulk``, the
+        request belongs to the API's second class, if it has one.
         """
         wakeup = self._wakeup
         self._advance(now)
         to, admission = self._apis[api], self._admissions[api]
-        to.traffic.arrived((group, key), source, rows, now)
-        deadline = to.due_at(now, expires_at)
-        queue = self._queues.queue(api, key, group)
+        bulk = bulk and to.rules.bulk_goal_s is not None
+        if not bulk:
+            to.traffic.arrived((group, key), source, rows, now)
+        else:
+            to.bulk_arrived(rows, now)
+        deadline = to.due_at(now, expires_at, bulk=bulk)
+        queue = self._queues.queue(api, key, group, bulk=bulk)
         lengths = to.row_lengths(rows, count, longest, size_bytes)
         self._requests += 1
         entry = Entry(
-            self._requests, request, now, rows, size_bytes, deadline, expires_at, queue, lengths, source, flow
+            self._requests,
+            request,
+            now,
+            rows,
+            size_bytes,
+            deadline,
+            expires_at,
+            queue,
+            lengths,
+            source,
+            flow,
+            bulk,
         )
         reason = "draining" if self._scheduler.draining else admission.admit(entry)
         if reason is not None:
             displaced = admission.find_displaced(entry) if reason == "queue_full" else []
             if not displaced:
                 return admission.shed(entry, reason, now=now)
-            self._pending_actions += [self._scheduler.shed(other, reason, now) for other in displaced]
+            for other in displaced:
+                because: ShedReason = "displaced" if other.bulk and not bulk else reason
+                self._pending_actions.append(self._scheduler.shed(other, because, now))
         if not self._queues.add(entry) and wakeup > now and not self._pending_actions:
             next_at = self._scheduler.next_at(entry, now)
             if next_at > now:

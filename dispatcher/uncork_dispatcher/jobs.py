@@ -35,12 +35,13 @@ class Submission(Generic[P, R]):
         source: identifies the client, for example by its connection, to recognize returning clients; None if
             unknown.
         flow: the flow of the request; if the rules are ``fair``, flows share the queue equally.
+        bulk: True if the request belongs to the API's second class, if it has one.
         arrival: when the request was submitted, in seconds on the shell's clock.
     """
 
     __slots__ = (
         *("waiter", "api", "payload", "rows", "cost", "longest", "size_bytes", "key", "group"),
-        *("client_timeout_s", "source", "flow", "arrival"),
+        *("client_timeout_s", "source", "flow", "bulk", "arrival"),
     )
 
     def __init__(
@@ -58,6 +59,7 @@ class Submission(Generic[P, R]):
         client_timeout_s: float = math.inf,
         source: Hashable = None,
         flow: Hashable = None,
+        bulk: bool = False,
     ) -> None:
         self.waiter: Waiter[R] | None = waiter
         self.api = api
@@ -71,6 +73,7 @@ class Submission(Generic[P, R]):
         self.client_timeout_s = client_timeout_s
         self.source = source
         self.flow = flow
+        self.bulk = bulk
         self.arrival = 0.0
 
     def leave(self) -> Waiter[R] | None:

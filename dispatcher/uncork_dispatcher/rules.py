@@ -56,6 +56,8 @@ class ApiRules:
             is rounded up to the next, or down to the last. Empty: any length.
         allowed_batch_sizes: the only numbers of rows to which the model pads its batches, ascending; matters
             only for requests with costs. Empty: any number.
+        bulk_goal_s: latency goal of the second class of requests, *bulk*, in seconds; infinity if no deadline
+            refuses them; None if the API has one class.
         fair: if True, flows of requests share each queue of the API equally, see
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
@@ -76,6 +78,7 @@ class ApiRules:
     max_queue_bytes: int = 256 * 2**20
     allowed_lengths: tuple[float, ...] = ()
     allowed_batch_sizes: tuple[int, ...] = ()
+    bulk_goal_s: float | None = None
     fair: bool = False
 
     def __post_init__(self) -> None:
@@ -96,6 +99,9 @@ class ApiRules:
             if list(values) != sorted(set(values)) or not min(values, default=1) > 0:
                 says = f" must be positive and in rising order, got {values}"
                 raise SettingError(field, says=says, of=f"API {self.name!r}: ")
+        if self.bulk_goal_s is not None and not self.bulk_goal_s > self.goal_s:
+            says = f" must be more than goal_s ({self.goal_s}), got {self.bulk_goal_s}"
+            raise SettingError("bulk_goal_s", says=says, of=f"API {self.name!r}: ")
         if not self.max_hold_s >= 0:
             says = f" must be 0 or more, got {self.max_hold_s}"
             raise SettingError("max_hold_s", says=says, of=f"API {self.name!r}: ")

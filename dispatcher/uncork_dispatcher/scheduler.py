@@ -11,8 +11,9 @@ from typing import Any
 from uncork_dispatcher.actions import Action, Shed, ShedReason
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.bulk import BulkRoom, rows_of
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.policies.base import Hold, Reason, Release
+from uncork_dispatcher.policies.base import MARGIN, Hold, Reason, Release
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
@@ -34,6 +35,7 @@ class Scheduler:
         admissions: Mapping[str, Admission],
         queues: RequestQueues,
         slots: Slots,
+        room: BulkRoom,
     ) -> None:
         self.draining = False
         """If True, policies are ignored: every idle worker gets a batch."""
@@ -42,6 +44,7 @@ class Scheduler:
         self._queues = queues
         self._slots = slots
         self._batch_numbers = itertools.count(1)
+        self._room = room
         self._no_workers_since = math.inf
 
     def schedule(self, actions: list[Action], now: float) -> float:
@@ -85,6 +88,7 @@ class Scheduler:
                 now,
                 fits=self._slots.memory.least(name),
                 oldest_s=now - self._queues.oldest(name, now),
+                oldest_bulk_s=now - self._queues.oldest(name, now, bulk=True),
                 holding=self._holding(self._queues.most_urgent(name), now),
             )
             for name, api in self._apis.items()
@@ -154,14 +158,24 @@ class Scheduler:
         """
         first = None
         if len(self._queues) > 1 and not self.draining:
-            oldest = self._queues.most_urgent()
-            if oldest is not None and oldest.retry is None:
+            first = self._owed(now)
+            oldest = self._queues.most_urgent() if first is None else None
+            if oldest is not None and oldest.retry is None and not oldest.bulk:
                 first = self._largest_at_risk(oldest.api, now)
         if first is not None:
             yield first
         for queue in self._queues.to_ask(now):
             if queue is not first:
                 yield queue
+
+    def _owed(self, now: float) -> RequestQueue | None:
+        """Return a queue of bulk that is owed the time for its first request."""
+        for name, api in self._apis.items():
+            if not (api.bulk_backlog.requests and (queues := self._queues.front(name, bulk=True))):
+                continue
+            if self._room.owed_in_s(api, next(queues[0].turns()).rows, now) <= 0:
+                return queues[0]
+        return None
 
     def _largest_at_risk(self, api: str, now: float) -> RequestQueue | None:
         """Return the queue at risk with the most rows, if any is; see :meth:`_to_ask`."""
@@ -204,7 +218,11 @@ class Scheduler:
         """Return True if a queue has a complete batch, which the policy would release."""
         api = self._apis[queue.api]
         fits = self._slots.memory.of(worker, queue.api)
-        return not (self.draining or queue.retry) and api.fills_batch(queue, fits) and api.has_earned
+        return (
+            not (self.draining or queue.retry or queue.bulk)
+            and api.fills_batch(queue, fits)
+            and api.has_earned
+        )
 
     def _complete(self, queue: RequestQueue) -> Release:
         policy = self._apis[queue.api].policy
@@ -218,16 +236,46 @@ class Scheduler:
         api = self._apis[queue.api]
         if self.draining:
             return Release(api.policy.limit_rows, "drain")
+        if queue.bulk:
+            return self._decide_bulk(queue, now)
         view = api.view(queue, self._slots, now)
         decision = api.policy.decide(view)
         if isinstance(decision, Release):
             return decision
-        if decision.until <= now:
+        if decision.until <= now or (api.bulk_backlog.requests and self._queues.other_class(queue)):
+            # Bulk would take the worker; so it may as well share the batch.
             return Release(api.policy.limit_rows, "not_worth_waiting")
         longest = view.oldest + api.rules.max_hold_s
         if longest <= now:
             return Release(api.policy.limit_rows, "deadline")
         return Hold(longest, "window", decision.rows) if longest < decision.until else decision
+
+    def _decide_bulk(self, queue: RequestQueue, now: float) -> Release | Hold:
+        """Decide about bulk alone: it runs in a hole while nothing else waits, or when it is owed time."""
+        api, first = self._apis[queue.api], next(queue.turns()).rows
+        worker = self._slots.next_idle(api.model.slowdowns, now)
+        estimate = api.model.estimate.slowed(api.model.slowdown(worker))
+        if self._queues.other_class(queue) is None:
+            rows = rows_of(self._room.seconds(api, estimate, now), estimate)
+            if rows >= min(first, api.limit_rows):
+                return Release(min(rows, max(first, self._room.even_rows(api))), "not_worth_waiting")
+        owed_in_s = self._room.owed_in_s(api, first, now)
+        return Hold(now + owed_in_s, "class") if owed_in_s > 0 else Release(first, "not_worth_waiting")
+
+    def _ride(self, queue: RequestQueue, fill: Fill, estimate: Estimate, now: float, fits: float) -> float:
+        """Add bulk with the same batch key to a batch of the first class; return the rows added."""
+        api, bulk = self._apis[queue.api], self._queues.other_class(queue)
+        if bulk is None:
+            return 0.0
+        rows = math.inf
+        is_full = fill.taken.rows + api.traffic.all.mean_rows > self._room.unreserved(api, bulk, now)
+        if not (self.draining or is_full):
+            earliest = min([entry.deadline for entry in fill.entries])
+            in_time_s = (earliest - now - MARGIN * api.rules.goal_s) / (1 + 2 * estimate.spread)
+            rows = rows_of(min(in_time_s, self._room.seconds(api, estimate, now)), estimate)
+            rows = min(rows, fill.taken.rows + self._room.even_rows(api))
+        api.admit_riders(fill, min(rows, api.limit_rows), fits)
+        return sum([entry.rows for entry in self._queues.take(bulk, fill)])
 
     def _decide_retry(self, queue: RequestQueue, now: float) -> Release | Hold:
         """Decide about requests whose worker was lost: no policy holds them."""
@@ -271,7 +319,11 @@ class Scheduler:
         else:
             # A lost batch runs again whole, even if other limits are lower now.
             fill = Fill(size=release.rows)
-        entries, taken = self._queues.take(queue, fill), fill.taken
+        self._queues.take(queue, fill)
+        bulk_rows = fill.taken.rows if queue.bulk else 0.0
+        if queue.retry is None and behind is None and api.bulk_backlog.requests and not queue.bulk:
+            bulk_rows = self._ride(queue, fill, estimate, now, fits)
+        taken = fill.taken
         predicted_s = measures.estimate.slowed(slowdown).seconds(measures.size(taken))
         batch: Batch[Any] = Batch(
             next(self._batch_numbers),
@@ -279,7 +331,7 @@ class Scheduler:
             queue.api,
             queue.key,
             group=queue.group,
-            entries=entries,
+            entries=fill.entries,
             rows=taken.rows,
             padded=taken.padded,
             count=fill.count,
@@ -291,8 +343,11 @@ class Scheduler:
             spread_s=measures.estimate.spread * predicted_s,
             timeout_s=api.rules.timeout_s,
             transport_s=api.model.transport_s,
+            bulk_rows=bulk_rows,
             pads=measures.pads and measures.has_costs,
         )
+        if bulk_rows:
+            self._room.got(api, predicted_s * bulk_rows / taken.rows)
         actions.append(batch)
         return batch
 
@@ -310,6 +365,9 @@ class Scheduler:
         api = self._apis[queue.api]
         rows = min(rows, api.limit_rows, max(1.0, fits / api.model.measures.limit_ratio))
         if not self.draining:
+            bulk = self._queues.other_class(queue) if api.bulk_backlog.requests else None
+            if bulk is not None and not queue.bulk:
+                rows = min(rows, self._room.unreserved(api, bulk, now))
             admission = self._admissions[queue.api]
             rows, skipped = admission.size_batch(queue, limit=rows, estimate=estimate, now=starts)
             actions.extend([self.shed(entry, "deadline", now) for entry in skipped])

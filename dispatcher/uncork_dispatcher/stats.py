@@ -18,8 +18,21 @@ class Holding(NamedTuple):
     reason: HoldReason
 
 
+class ClassStats(NamedTuple):
+    """The queued requests of one class."""
+
+    queued_requests: int
+    queued_rows: float
+    queued_bytes: int
+    oldest_s: float
+    """Seconds that the oldest request has been queued; 0 if none is."""
+
+
 class ApiStats(NamedTuple):
-    """The state of one API. Rows are counted by cost if its requests have costs."""
+    """The state of one API. Rows are counted by cost if its requests have costs.
+
+    Arrivals and queued requests are those of the first class.
+    """
 
     name: str
     queued_requests: int
@@ -43,6 +56,8 @@ class ApiStats(NamedTuple):
     """How the lengths of rows affect batch times; None while no lengths are known to differ."""
     holding: Holding | None
     """The hold of the most urgent queue; None if it is not held, as without an idle worker."""
+    bulk: ClassStats | None = None
+    """The second class; None if there is none."""
     fits: float = math.inf
     """The smallest size of batches, over the workers, that fits into memory; infinity without a limit."""
 
@@ -53,13 +68,16 @@ class ApiSample(NamedTuple):
     Attributes:
         estimate: estimate of the batch time in an average worker.
         transport_s: average seconds that a batch spends on the way to the worker and back.
-        arrived_rows: rows that have arrived since the start, shed requests included.
+        arrived_rows: rows of the first class that have arrived since the start, shed requests included.
+        queued_rows: rows that are queued, of both classes.
+        bulk_rows: rows of the second class that have arrived since the start, shed requests included.
     """
 
     estimate: Estimate
     transport_s: float
     arrived_rows: float
     queued_rows: float
+    bulk_rows: float = 0.0
 
 
 class RunningBatch(NamedTuple):

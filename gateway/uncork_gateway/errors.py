@@ -136,6 +136,7 @@ _SHED: dict[ShedReason, str] = {
     "deadline": "overloaded: this request cannot complete within the latency goal or the client's timeout",
     "queue_full": "overloaded: the queue of this API is full",
     "too_many_groups": "overloaded: requests of too many groups are queued",
+    "displaced": "overloaded: a request of the first class displaced this one",
     "no_worker": "no {executor} is ready",
     "draining": "the server is shutting down",
 }

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from tests.dispatcher.driver import entry, next_worker, running
 from uncork_dispatcher.admission import Admission, backlog_finish
 from uncork_dispatcher.api import Api
+from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.workers.slots import Slots
 
@@ -39,13 +41,18 @@ def slots(*, idle: int = 0, busy: int = 0) -> Slots:
     return made
 
 
+def admission_of(api: Api, workers: Slots) -> Admission:
+    """The admission of an API whose workers are these."""
+    return Admission(api, RequestQueues({}), workers, BulkRoom({}, workers))
+
+
 def ask(
     api: Api, workers: Slots, *, rows: int = 1, size_bytes: int = 1, expires_at: float = math.inf
 ) -> str | None:
     """The reason for which a request at time 0 is shed; None if it is queued."""
     request = entry(1000, rows=rows, size_bytes=size_bytes, deadline=api.due_at(0.0, expires_at))
     request.expires_at = expires_at
-    return Admission(api, workers).admit(request)
+    return admission_of(api, workers).admit(request)
 
 
 NONE, IDLE, BUSY = slots(), slots(idle=1), slots(busy=1)
@@ -109,12 +116,12 @@ def test_retry_after(workers: Slots, queued: int, expected: float) -> None:
     """Until all workers are done with the backlog, and at least a second."""
     queue = api(queued=queued, max_batch_rows=1)
 
-    assert Admission(queue, workers).retry_after_s(rows=1, now=0.0) == pytest.approx(expected)
+    assert admission_of(queue, workers).retry_after_s(rows=1, now=0.0) == pytest.approx(expected)
 
 
 def test_those_who_are_refused_together_are_told_to_come_back_one_by_one() -> None:
     """Two workers carry 2 rows a second; a tenth is a row every 5 s. The spread doubles it at most."""
-    admission = Admission(api(queued=4, max_batch_rows=1), slots(busy=2))
+    admission = admission_of(api(queued=4, max_batch_rows=1), slots(busy=2))
     told = [admission.retry_after_s(rows=1, now=0.0) for _ in range(40)]
 
     assert told[0] == pytest.approx(3.0)
@@ -131,11 +138,11 @@ def test_retry_after_is_a_second_where_batches_take_no_time() -> None:
     model.model.observe_profile(0, [(1, 0.0)] * 5)
     assert model.model.estimate.earned_rows > 0
     for _ in range(3):
-        assert Admission(model, slots(busy=1)).retry_after_s(rows=1, now=1.0) == 1.0
+        assert admission_of(model, slots(busy=1)).retry_after_s(rows=1, now=1.0) == 1.0
 
 
 def test_retry_after_is_a_second_while_nothing_is_known() -> None:
-    assert Admission(api(queued=500, batches=0), slots(busy=1)).retry_after_s(rows=1, now=0.0) == 1.0
+    assert admission_of(api(queued=500, batches=0), slots(busy=1)).retry_after_s(rows=1, now=0.0) == 1.0
 
 
 @pytest.mark.parametrize(

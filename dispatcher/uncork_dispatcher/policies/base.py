@@ -17,12 +17,15 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast
 from uncork_dispatcher.loop_plan import ClosedLoop
 
+MARGIN = 0.02
+"""The margin of deadlines as a share of the goal, for errors of the estimate."""
+
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
-HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine", "host"]
+HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine", "host", "class"]
 """Why requests are held although a worker is idle. The policy holds to keep batches even, for clients to
 return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
 holds quarantined requests while one of them is retried, a lost batch until a worker of another host is
-idle, and both until another worker can run other requests."""
+idle, and both until another worker can run other requests, and bulk until there is room for it."""
 
 
 class Numbers(Protocol):

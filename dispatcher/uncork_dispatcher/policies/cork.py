@@ -52,10 +52,8 @@ from typing import NamedTuple
 from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher.loop_plan import ClosedLoop, group_rows
-from uncork_dispatcher.policies.base import Hold, HoldReason, Policy, Release, View, register
+from uncork_dispatcher.policies.base import MARGIN, Hold, HoldReason, Policy, Release, View, register
 
-# The margin of deadlines as a share of the goal, for errors of the estimate.
-_MARGIN = 0.02
 # Workers up to this place are all looked at: the soonest to be free matter most.
 _EACH = 8
 
@@ -102,7 +100,7 @@ class CorkPolicy(Policy):
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more request like the queued ones must fit as well, otherwise waiting for it is pointless.
         next_rows = view.rows * (1 + 1 / view.requests)
-        latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - _MARGIN * view.goal_s
+        latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - MARGIN * view.goal_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
         if latest < until:

@@ -30,13 +30,14 @@ class Batch(Generic[Q]):
         seconds: how long it ran; 0 until it has ended.
         timeout_s: how many seconds it may run.
         transport_s: average seconds that batches of its API spend on the way to the worker and back.
+        bulk_rows: the rows (or cost) of its requests of the second class.
         pads: True if its size is counted as rows x longest, because the model pads.
     """
 
     __slots__ = (
         *("number", "worker", "api", "key", "group", "requests", "entries", "rows", "padded", "count"),
         *("deadlines", "reason", "predicted_s", "spread_s", "released", "is_ahead", "started", "seconds"),
-        *("timeout_s", "transport_s", "pads"),
+        *("timeout_s", "transport_s", "bulk_rows", "pads"),
     )
 
     def __init__(
@@ -59,6 +60,7 @@ class Batch(Generic[Q]):
         spread_s: float,
         timeout_s: float,
         transport_s: float,
+        bulk_rows: float = 0.0,
         pads: bool = False,
     ) -> None:
         self.number = number
@@ -81,6 +83,7 @@ class Batch(Generic[Q]):
         self.seconds = 0.0
         self.timeout_s = timeout_s
         self.transport_s = transport_s
+        self.bulk_rows = bulk_rows
         self.pads = pads
 
     def __repr__(self) -> str:

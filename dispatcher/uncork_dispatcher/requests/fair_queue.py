@@ -50,8 +50,8 @@ class Load(NamedTuple):
 class _Flow(RequestQueue):
     """The queued requests of one flow. Of flows with equal levels, the lower ``order`` goes first."""
 
-    def __init__(self, api: str, key: Hashable, group: Hashable, *, level: float, order: int) -> None:
-        super().__init__(api, key, group)
+    def __init__(self, api: str, *, level: float, order: int) -> None:
+        super().__init__(api, None)
         self.level = level
         self.order = order
 
@@ -66,8 +66,8 @@ class FairQueue(RequestQueue):
     Flows share equally among requests of one batch key. A flow exists while it has requests queued.
     """
 
-    def __init__(self, api: str, key: Hashable, group: Hashable = None) -> None:
-        super().__init__(api, key, group)
+    def __init__(self, api: str, key: Hashable, group: Hashable = None, bulk: bool = False) -> None:
+        super().__init__(api, key, group, bulk)
         self._flows: dict[Hashable, _Flow] = {}
         self._level = 0.0
         self._order = 0
@@ -77,7 +77,7 @@ class FairQueue(RequestQueue):
         flow = self._flows.get(entry.flow)
         if flow is None:
             self._order += 1
-            flow = _Flow(self.api, self.key, self.group, level=self._level, order=self._order)
+            flow = _Flow(self.api, level=self._level, order=self._order)
             self._flows[entry.flow] = flow
         flow.append(entry)
         return super().append(entry)

@@ -67,14 +67,25 @@ class Fill:
 
     def take(self, queue: RequestQueue) -> list[Entry]:
         """Fill the batch with the next requests of a queue, remove them from it, and return them."""
-        uniform = queue.uniform()
+        begin = len(self.entries)
+        uniform = None if begin else queue.uniform()
         if uniform is not None and self._take_all(uniform, rows=queue.rows):
             queue.clear()
-        else:
-            self.take_from(queue.turns())
-            for entry in self.entries:
-                queue.take(entry)
-        return self.entries
+            return self.entries
+        self.take_from(queue.turns())
+        taken = self.entries[begin:]
+        for entry in taken:
+            queue.take(entry)
+        return taken
+
+    def admit_riders(self, size: float, most_rows: float, *, same_length: bool) -> None:
+        """Let the batch take requests of another queue, up to other limits.
+
+        With ``same_length``, only requests that are no longer than those in the batch.
+        """
+        self._most, self._most_rows = size, most_rows
+        if same_length:
+            self._lengths = Lengths(0.0 if self._lengths is None else self._lengths.shortest, self._longest)
 
     def take_from(self, turns: Iterator[Entry]) -> None:
         """Take requests in the order of ``turns`` until one does not fit; skip requests of other lengths."""

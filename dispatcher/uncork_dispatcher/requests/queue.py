@@ -38,12 +38,13 @@ class Entry:
         padded: ``count * length``.
         source: the client, for the forecast of returns; None if unknown.
         flow: the flow that shares a fair queue with others.
+        bulk: True if it belongs to the second class of its API.
         state: where the request is, or how it ended.
     """
 
     __slots__ = (
         *("number", "request", "arrival", "rows", "size_bytes", "deadline", "expires_at", "queue"),
-        *("count", "longest", "length", "padded", "source", "flow", "state"),
+        *("count", "longest", "length", "padded", "source", "flow", "bulk", "state"),
     )
 
     def __init__(
@@ -59,6 +60,7 @@ class Entry:
         lengths: RowLengths,
         source: Hashable = None,
         flow: Hashable = None,
+        bulk: bool = False,
     ) -> None:
         self.number = number
         self.request = request
@@ -71,6 +73,7 @@ class Entry:
         self.count, self.longest, self.length, self.padded = lengths
         self.source = source
         self.flow = flow
+        self.bulk = bulk
         self.state = _QUEUED
 
     @property
@@ -110,12 +113,14 @@ class RequestQueue:
         api: str,
         key: Hashable,
         group: Hashable = None,
+        bulk: bool = False,
         *,
         retry: Retry | None = None,
         lost_batch: int = 0,
     ) -> None:
         self.api = api
         self.group = group
+        self.bulk = bulk
         self.key = key
         self.retry = retry
         self.lost_batch = lost_batch

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Protocol
 
 from uncork_dispatcher.requests.fair_queue import FairQueue
@@ -30,11 +30,15 @@ _RANKS: dict[Retry | None, int] = {"batch": 0, None: 1, "alone": 2}
 
 @dataclass(slots=True)
 class Backlog:
-    """Totals of the queued requests of one API."""
+    """Totals of the queued requests of one class of an API."""
 
     requests: int = 0
     rows: float = 0.0
     size_bytes: int = 0
+    owed_s: float = 0.0
+    """Of bulk: the workers' time that it is owed, its share less what it got, at ``queued_since``."""
+    queued_since: float = 0.0
+    """Of bulk: something has been queued since then."""
     groups: Counter[Hashable] = field(default_factory=Counter)
     """The number of queues of each group; without None, which means no group."""
     order: QueueOrder | None = field(default=None, compare=False, repr=False)
@@ -59,6 +63,7 @@ class QueueOwner(Protocol):
     """The attributes of an API that the queues need."""
 
     backlog: Backlog
+    bulk_backlog: Backlog
 
     @property
     def is_fair(self) -> bool:
@@ -79,12 +84,12 @@ class RequestQueues:
 
     def __init__(self, apis: Mapping[str, QueueOwner]) -> None:
         self._apis = apis
-        self._queues: dict[tuple[str, Hashable, Hashable], RequestQueue] = {}
-        """The queues of requests that have not run yet, by API, group and batch key."""
+        self._queues: dict[tuple[str, Hashable, Hashable, bool], RequestQueue] = {}
+        """The queues of requests that have not run yet, by API, group, batch key, and whether bulk."""
         self._retries: dict[tuple[str, Hashable, Hashable, int], RequestQueue] = {}
         """The other queues, by API, group, batch key and lost batch; 0 for quarantined requests."""
-        self._orders: dict[tuple[str, Retry | None], QueueOrder] = {}
-        """By API and the queues' ``retry``."""
+        self._orders: dict[tuple[str, Retry | None, bool], QueueOrder] = {}
+        """By API, ``retry`` of the queues, and whether they are bulk."""
         self._held = QueueHeap()
         self._entries: dict[Any, Entry] = {}
         """The entries that have not ended, by request."""
@@ -103,7 +108,7 @@ class RequestQueues:
 
     @property
     def orders(self) -> Iterable[QueueOrder]:
-        """The order of each API's queues, and that of its retries."""
+        """The order of each API's queues and of its bulk, and those of their retries."""
         return self._orders.values()
 
     @property
@@ -111,13 +116,17 @@ class RequestQueues:
         """The requests that are queued or running, as they were submitted."""
         return self._entries.keys()
 
-    def queue(self, api: str, key: Hashable, group: Hashable = None) -> RequestQueue:
+    def queue(self, api: str, key: Hashable, group: Hashable = None, *, bulk: bool = False) -> RequestQueue:
         """Return the queue of a batch key, a new one if there is none; :meth:`add` keeps the new one."""
-        queue = self._queues.get((api, group, key))
+        queue = self._queues.get((api, group, key, bulk))
         if queue is None:
             kind = FairQueue if self._apis[api].is_fair else RequestQueue
-            queue = kind(api, key, group)
+            queue = kind(api, key, group, bulk)
         return queue
+
+    def other_class(self, queue: RequestQueue) -> RequestQueue | None:
+        """Return the queue of the other class with the same batch key; None if nothing is queued there."""
+        return self._queues.get((queue.api, queue.group, queue.key, not queue.bulk))
 
     def add(self, entry: Entry) -> bool:
         """Queue a request in ``entry.queue``; return True if it is now the most urgent request there."""
@@ -126,14 +135,14 @@ class RequestQueues:
         if entry.expires_at != math.inf:
             self._impatient[entry.number] = entry
             self._expiries.push(entry.expires_at, entry.number)
-        self._apis[queue.api].backlog.add(entry)
+        self._backlog(entry).add(entry)
         is_first = queue.append(entry)
         if is_first:
             if len(queue) == 1:
                 self._register(queue)
-            self._orders[queue.api, queue.retry].changed(queue)
+            self._order(queue).changed(queue)
         elif queue.is_held:
-            self._orders[queue.api, queue.retry].ask(queue)
+            self._order(queue).ask(queue)
         return is_first
 
     def regroup(self, api: str) -> None:
@@ -141,14 +150,14 @@ class RequestQueues:
 
         The queues of requests that run again stay as they are.
         """
-        for (name, group, key), old in list(self._queues.items()):
+        for (name, group, key, bulk), old in list(self._queues.items()):
             if name != api:
                 continue
             entries = list(old.newest_first())
             for entry in entries:
                 old.remove(entry)
             self._changed(old)
-            queue = self.queue(api, key, group)
+            queue = self.queue(api, key, group, bulk=bulk)
             self._register(queue)
             for entry in reversed(entries):
                 entry.queue = queue
@@ -157,8 +166,8 @@ class RequestQueues:
 
     def remove_api(self, api: str) -> None:
         """Forget an API without requests."""
-        for retry in _RUNS:
-            self._orders.pop((api, retry), None)
+        for retry, bulk in product(_RUNS, (False, True)):
+            self._orders.pop((api, retry, bulk), None)
 
     def retry(self, batch: int, entries: Sequence[Entry], *, idempotent: bool, now: float) -> list[Entry]:
         """Queue the requests of a lost batch again; end and return the requests that may not run again.
@@ -201,8 +210,15 @@ class RequestQueues:
 
     def take(self, queue: RequestQueue, fill: Fill) -> list[Entry]:
         """Move the next requests of a queue into ``fill``, mark them as running, and return them."""
+        rows, body_bytes = fill.taken.rows, fill.body_bytes
         entries = fill.take(queue)
-        self._apis[queue.api].backlog.remove(len(entries), fill.taken.rows, fill.body_bytes)
+        if queue.retry is None:
+            taken = len(entries), fill.taken.rows - rows, fill.body_bytes - body_bytes
+            backlog = self._apis[queue.api].bulk_backlog if queue.bulk else self._apis[queue.api].backlog
+            backlog.remove(*taken)
+        else:
+            for entry in entries:
+                self._backlog(entry).remove(1, entry.rows, entry.size_bytes)
         state = _RUNS[queue.retry]
         for entry in entries:
             entry.state = state
@@ -230,13 +246,18 @@ class RequestQueues:
             return min(firsts, key=self._urgency)
         return firsts[0] if firsts else None
 
-    def front(self, api: str) -> Sequence[RequestQueue]:
-        """Return the 16 queues of an API with the oldest requests; for APIs that have queues."""
-        return self._orders[api, None].front
+    def front(self, api: str, *, bulk: bool = False) -> Sequence[RequestQueue]:
+        """Return the 16 queues of a class with the oldest requests that have not run yet."""
+        order = self._orders.get((api, None, bulk))
+        return () if order is None else order.front
 
-    def oldest(self, api: str, default: float) -> float:
-        """Return when the oldest queued request of an API arrived; ``default`` if none is queued."""
-        orders = [order for order in self._orders.values() if order.api == api and order.front]
+    def oldest(self, api: str, default: float, *, bulk: bool = False) -> float:
+        """Return when the oldest queued request of a class arrived; ``default`` if none is queued."""
+        orders = [
+            order
+            for (name, _, is_bulk), order in self._orders.items()
+            if name == api and is_bulk is bulk and order.front
+        ]
         return min([order.front[0].oldest.arrival for order in orders], default=default)
 
     def to_ask(self, now: float) -> Iterator[RequestQueue]:
@@ -251,26 +272,34 @@ class RequestQueues:
     def end_holds(self, now: float = math.inf) -> None:
         """Make the policies decide again about the queues held until ``now`` or earlier, by default all."""
         while (top := self._held.top()) is not None and top[0] <= now:
-            self._orders[top[1].api, top[1].retry].ask(top[1])
+            self._order(top[1]).ask(top[1])
 
     def held_until(self) -> float:
         """Return when the first hold of a queue behind the fronts ends; infinity if there is none."""
         top = self._held.top()
         return math.inf if top is None else top[0]
 
-    def _urgency(self, queue: RequestQueue) -> tuple[bool, float, int, int]:
+    def _urgency(self, queue: RequestQueue) -> tuple[bool, bool, float, int, int]:
         goes_last = self._quarantined_went_last and queue.retry == "alone"
-        return goes_last, self._apis[queue.api].urgency(queue), _RANKS[queue.retry], queue.number
+        return queue.bulk, goes_last, self._apis[queue.api].urgency(queue), _RANKS[queue.retry], queue.number
+
+    def _backlog(self, entry: Entry) -> Backlog:
+        api = self._apis[entry.queue.api]
+        return api.bulk_backlog if entry.bulk else api.backlog
+
+    def _order(self, queue: RequestQueue) -> QueueOrder:
+        return self._orders[queue.api, queue.retry, queue.bulk]
 
     def _register(self, queue: RequestQueue) -> None:
         """Keep a queue that is about to get its first request."""
         if queue.retry is None:
-            self._queues[queue.api, queue.group, queue.key] = queue
+            self._queues[queue.api, queue.group, queue.key, queue.bulk] = queue
         else:
             self._retries[queue.api, queue.group, queue.key, queue.lost_batch] = queue
-        if (queue.api, queue.retry) not in self._orders:
-            order = self._orders[queue.api, queue.retry] = QueueOrder(queue.api, queue.retry, self._held)
-            if queue.retry is None:
+        if (queue.api, queue.retry, queue.bulk) not in self._orders:
+            order = QueueOrder(queue.api, queue.retry, self._held)
+            self._orders[queue.api, queue.retry, queue.bulk] = order
+            if queue.retry is None and not queue.bulk:
                 self._apis[queue.api].backlog.order = order
         if queue.group is not None:
             self._apis[queue.api].backlog.groups[queue.group] += 1
@@ -289,12 +318,12 @@ class RequestQueues:
     def _unqueue(self, entry: Entry) -> None:
         entry.queue.remove(entry)
         self._impatient.pop(entry.number, None)
-        self._apis[entry.queue.api].backlog.remove(1, entry.rows, entry.size_bytes)
+        self._backlog(entry).remove(1, entry.rows, entry.size_bytes)
         self._changed(entry.queue)
 
     def _changed(self, queue: RequestQueue) -> None:
         """Move a queue to its new place after requests were removed; drop it if it is empty."""
-        self._orders[queue.api, queue.retry].changed(queue)
+        self._order(queue).changed(queue)
         if queue:
             return
         if queue.group is not None:
@@ -303,6 +332,6 @@ class RequestQueues:
             if not groups[queue.group]:
                 del groups[queue.group]
         if queue.retry is None:
-            self._queues.pop((queue.api, queue.group, queue.key), None)
+            self._queues.pop((queue.api, queue.group, queue.key, queue.bulk), None)
         else:
             del self._retries[queue.api, queue.group, queue.key, queue.lost_batch]

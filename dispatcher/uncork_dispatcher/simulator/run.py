@@ -30,6 +30,7 @@ class Answered(NamedTuple):
     arrival: float
     finish: float
     length: float = 1.0
+    bulk: bool = False
 
 
 class SimulatedBatch(NamedTuple):
@@ -111,6 +112,7 @@ class _Simulation:
                 goal_s=scenario.goal_s,
                 max_batch_rows=scenario.limit_rows,
                 policy=scenario.policy,
+                bulk_goal_s=math.inf if scenario.bulk else None,
                 max_queue_rows=10**9,
                 max_queue_requests=10**9,
             )
@@ -118,6 +120,7 @@ class _Simulation:
         self._events: list[tuple[float, int, Callable[[int, float], None], int]] = []
         self._sequence = 0
         self._submitted = 0
+        self._bulk = 0
         self._arrivals: dict[int, float] = {}
         self._random_bytes = random.Random(f"{scenario.seed} bytes")
         self._random_groups = random.Random(f"{scenario.seed} groups")
@@ -145,6 +148,9 @@ class _Simulation:
         if self._closed:
             for client in range(self._closed.count):
                 self._at(self._closed.pause(self._random), self._send, client)
+        if self._scenario.bulk:
+            for client in range(self._scenario.bulk.count):
+                self._at(self._scenario.bulk.pause(self._random), self._submit_bulk, client)
         self._loop()
         return self._result
 
@@ -217,6 +223,27 @@ class _Simulation:
         if refused is not None:
             self._refuse(refused, now)
 
+    def _submit_bulk(self, client: int, now: float) -> None:
+        """Send the next request of a client of bulk, unless the other requests have all been sent."""
+        if self._submitted >= self._to_submit:
+            return
+        self._bulk += 1
+        request, scenario = -self._bulk, self._scenario
+        group = scenario.groups(client, self._random_groups) if scenario.groups else None
+        refused = self._core.submit(
+            request,
+            api=_API,
+            now=now,
+            group=group,
+            rows=scenario.bulk_rows,
+            source=("bulk", client),
+            bulk=True,
+        )
+        self._clients[request] = client
+        self._arrivals[request] = now
+        if refused is not None:
+            self._refuse(refused, now)
+
     def _known_size(self, length: float) -> _Size:
         """Return the size of a request with one row, as far as the core knows it."""
         match self._scenario.known:
@@ -242,6 +269,10 @@ class _Simulation:
     def _ended(self, request: int, now: float) -> Answered:
         """End a request, schedule the next one of its client, and return it as an answered request."""
         client = self._clients.pop(request)
+        if request < 0:
+            assert self._scenario.bulk is not None
+            self._at(now + self._scenario.bulk.pause(self._random), self._submit_bulk, client)
+            return Answered(self._arrivals.pop(request), now, self._scenario.bulk_rows, bulk=True)
         if request in self._connections:
             self._free.append(self._connections.pop(request))
         if self._closed:

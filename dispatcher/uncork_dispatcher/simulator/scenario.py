@@ -47,6 +47,8 @@ class Scenario:
         sources: how the core identifies clients.
         transport_s: transport of a batch to the worker and of its results back, together.
         timer_quantum_s: timers fire at multiples of this; 0: at the exact time.
+        bulk: the clients that send requests of the second class, without a goal, as long as others arrive.
+        bulk_rows: the rows of each of their requests.
         losses: the workers that die, and when.
         seed: seed of all random numbers in the run; arrivals given as times are not drawn.
 
@@ -69,6 +71,8 @@ class Scenario:
     sources: Sources = "clients"
     transport_s: float = 0.0
     timer_quantum_s: float = 0.0
+    bulk: Clients | None = None
+    bulk_rows: float = 1.0
     losses: tuple[Loss, ...] = ()
     seed: int = 1
 

@@ -126,6 +126,7 @@ _HOLDS: dict[HoldReason, str] = {
     "window": "The policy holds the queue{most}, as long as {policy} allows.",
     "quarantine": "The queued requests lost their worker. They run again while another serves the rest.",
     "host": "The queued requests lost their worker. They wait{most} for a worker on another host.",
+    "class": "The queued bulk waits{most} for room that the goal of the first class leaves.",
 }
 
 
@@ -194,6 +195,7 @@ _REFUSALS: dict[RefusalCause, str] = {
     "client_deadline": "504 (client_deadline), because the time in X-Request-Timeout-Ms passed",
     "queue_full": "503 (queue_full), because the queue was full",
     "too_many_groups": "503 (too_many_groups), because requests of 1,000 other groups were queued",
+    "displaced": "503 (displaced), because requests of the first class needed their place",
     "no_worker": "503 (no_worker), because {none_ready}",
     "no_room": "503 (no_room), because too many large request bodies were arriving at once",
     "draining": "503 (draining), because the server is shutting down",

@@ -88,6 +88,10 @@ REFUSALS: dict[str, tuple[Names, Figures]] = {
         SERVICE,
         figures(recent=recent(batches=60, sheds={"too_many_groups": 40})),
     ),
+    "displaced": (
+        SERVICE,
+        figures(recent=recent(batches=60, sheds={"displaced": 40})),
+    ),
     "no_worker, for a while": (
         SERVICE,
         figures(recent=recent(batches=60, sheds={"no_worker": 40})),

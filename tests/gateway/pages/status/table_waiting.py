@@ -76,4 +76,8 @@ CASES: dict[str, tuple[Names, Figures]] = {
         SERVICE,
         queued(holding=Holding(1.7, "host")),
     ),
+    "bulk": (
+        SERVICE,
+        queued(holding=Holding(0.4, "class")),
+    ),
 }

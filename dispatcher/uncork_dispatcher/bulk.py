@@ -1,0 +1,135 @@
+"""How much bulk a batch may have: as much as the latency goals of the first class leave room for.
+
+An API may have a second class of requests, *bulk*, with a looser goal or none. Bulk goes last: it rides in
+batches of the first class, or runs alone on idle workers. A batch with bulk may take::
+
+    T = min((deadline - now - margin) / U     its own requests of the first class keep their deadlines
+            end of the first hole - now       arrivals find a free worker in time
+            10 * (a + t) / (1 - rho))         more would gain bulk less than a tenth
+
+where a batch of ``n`` rows takes ``a + b * n`` and its transport ``t``, ``U`` is one plus twice the relative
+deviation of batch times, the first class brings ``rate`` rows per second, and ``rho = rate * b / W`` with
+``W`` workers. Arrivals of a whole wait ``H`` and their batch meet the goal ``g`` if::
+
+    U * (H + a + b * rate * H) = g - margin
+
+*Hole*: a time longer than ``H`` in which no worker becomes free. The batch may end ``H`` after the worker
+before the first hole is free. Without bulk, ``(a + t) / (1 - rho)`` is the shortest time between two batches
+of a worker with which it keeps up with the first class. Source: ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from uncork_dispatcher.api import Api
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.learning.line import rows_within
+from uncork_dispatcher.policies.base import MARGIN, Numbers
+from uncork_dispatcher.requests.queue import RequestQueue
+from uncork_dispatcher.workers.slots import Slots
+
+# Bulk gets at least this share of the workers' time while it is queued.
+_SHARE = 0.05
+# A batch with bulk takes no longer than so many batches of the first class alone.
+_CYCLES = 10.0
+# Rows that arrive during a full batch; with fewer, bulk gets full batches.
+_FEW_ARRIVALS = 0.1
+
+
+def longest_wait_s(goal_s: float, rate: float, estimate: Estimate) -> float:
+    """Return ``H``, how many seconds arrivals may wait for a free worker; negative if they may not wait."""
+    upper = 1 + 2 * estimate.spread
+    after_wait_s = (1 - MARGIN) * goal_s - upper * estimate.intercept_s
+    return after_wait_s / (upper * (1 + rate * estimate.slope_s))
+
+
+def first_hole_s(free_in_s: Iterable[float], wait_s: float, enough_s: float) -> float:
+    """Return in how many seconds the first hole ends, at least if that is before ``enough_s``.
+
+    ``free_in_s`` says in how many seconds other workers are free, ascending.
+    """
+    last_s = 0.0
+    for free_s in free_in_s:
+        if last_s + wait_s >= enough_s or free_s - last_s > wait_s:
+            break
+        last_s = max(last_s, free_s)
+    return last_s + wait_s
+
+
+def rows_of(seconds: float, estimate: Estimate) -> float:
+    """Return the rows of a batch that takes so many seconds; infinity if rows take no time."""
+    return rows_within(seconds, intercept_s=estimate.intercept_s, slope_s=estimate.slope_s)
+
+
+def most_cycles_s(
+    rate: float, estimate: Estimate, *, workers: int, transport_s: float, limit_rows: float
+) -> float:
+    """Return how long a batch may take so that more rows would still gain bulk a tenth."""
+    rho = rate * estimate.slope_s / workers
+    if rate * estimate.seconds(limit_rows) <= _FEW_ARRIVALS or rho >= 1:
+        return math.inf
+    return _CYCLES * (estimate.intercept_s + transport_s) / (1 - rho)
+
+
+class BulkRoom:
+    """The room for bulk in the next batch. All rows and seconds are those of an average worker."""
+
+    def __init__(self, apis: Mapping[str, Api], slots: Slots) -> None:
+        self._apis = apis
+        self._slots = slots
+
+    def seconds(self, api: Api, estimate: Estimate, now: float) -> float:
+        """Return how long a batch with bulk may take, with respect to future requests of all first classes.
+
+        ``estimate`` is that of the worker, which must be idle.
+        """
+        wait_s, limit, workers = math.inf, api.limit_rows, self._slots.workers
+        for other in self._apis.values():
+            if rate := other.traffic.all.load_rate(now):
+                wait_s = min(wait_s, longest_wait_s(other.rules.goal_s, rate, other.model.estimate))
+        free_in_s = [until - now for until in self._slots.busy_until]
+        if self._slots.idle > 1:
+            free_in_s.insert(0, 0.0)
+        rate, transport_s = api.traffic.all.load_rate(now), api.model.transport_s
+        return min(
+            first_hole_s(free_in_s, wait_s, estimate.seconds(limit)),
+            most_cycles_s(rate, estimate, workers=workers, transport_s=transport_s, limit_rows=limit),
+        )
+
+    def even_rows(self, api: Api) -> float:
+        """Return an equal share for each worker of the bulk that is queued and running."""
+        running = sum([batch.bulk_rows for batch in self._slots if batch.api == api.rules.name])
+        return math.ceil((api.bulk_backlog.rows + running) / self._slots.workers)
+
+    def owed_in_s(self, api: Api, rows: float, now: float) -> float:
+        """Return in how many seconds bulk will be owed a batch of ``rows`` rows; 0 if it is now."""
+        most_s = self._most_s(api)
+        missing_s = min(api.model.estimate.seconds(rows), most_s) - self._owed_s(api, now)
+        return max(0.0, missing_s / (_SHARE * self._slots.workers))
+
+    def unreserved(self, api: Api, bulk: RequestQueue, now: float) -> float:
+        """Return the rows of a full batch that are not reserved for bulk that is owed time."""
+        limit, most_s = api.limit_rows, self._most_s(api)
+        owed = self._owed_s(api, now) / most_s * limit if most_s > 0 else 0.0
+        return limit if owed < next(bulk.turns()).rows else max(1.0, limit - owed)
+
+    def got(self, api: Api, seconds: float) -> None:
+        """Charge bulk for its part of a batch. It owes half a full batch at most."""
+        api.bulk_backlog.owed_s = max(-self._most_s(api) / 2, api.bulk_backlog.owed_s - seconds)
+
+    def rate(self, api: Api, free_at: Numbers, now: float) -> float:
+        """Return the rows per second that the workers have for bulk, in full batches."""
+        seconds = self._most_s(api)
+        most = len(free_at) * api.limit_rows / seconds if seconds > 0 else math.inf
+        return max(_SHARE * most, most - api.traffic.all.load_rate(now))
+
+    def _most_s(self, api: Api) -> float:
+        return api.model.estimate.seconds(api.limit_rows)
+
+    def _owed_s(self, api: Api, now: float) -> float:
+        bulk = api.bulk_backlog
+        bulk.owed_s += _SHARE * self._slots.workers * (now - bulk.queued_since)
+        bulk.owed_s, bulk.queued_since = min(bulk.owed_s, self._most_s(api)), now
+        return bulk.owed_s

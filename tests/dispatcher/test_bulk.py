@@ -1,0 +1,445 @@
+"""Two classes: bulk rides in the room that the goal of the first class leaves, and displaces nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.dispatcher.driver import core_with, poll_all, starts
+from uncork_dispatcher.actions import Shed
+from uncork_dispatcher.bulk import first_hole_s, longest_wait_s, most_cycles_s, rows_of
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.requests.batch import Batch
+from uncork_dispatcher.rules import ApiRules, SettingError
+from uncork_dispatcher.simulator import Clients, Loss, Run, Scenario, ServiceTime, simulate
+from uncork_dispatcher.stats import ClassStats
+
+RULES: dict[str, Any] = {"name": "a", "goal_s": 0.1, "max_batch_rows": 64, "bulk_goal_s": math.inf}
+INTERCEPT_S, SLOPE_S = 0.02, 0.0002
+
+
+def taught(*, workers: int = 1, **rules: Any) -> Dispatcher:
+    """Return a core that knows batch times: 20 ms and 0.2 ms for each row."""
+    core = Dispatcher()
+    core.set_api(ApiRules(**{**RULES, **rules}))
+    for worker in range(workers):
+        core.worker_ready(worker, now=-2.0)
+        times = [(rows, INTERCEPT_S + SLOPE_S * rows) for rows in (1, 16, 32, 64)]
+        core.profile("a", worker, times * 10, now=-2.0)
+    core.submit("first", api="a", now=-2.0)
+    core.batch_done(only_start(core, -2.0).number, status="worked", seconds=0.0202, now=-1.0)
+    return core
+
+
+def only_start(core: Dispatcher, now: float) -> Batch[Any]:
+    [start] = starts(poll_all(core, now))
+    return start
+
+
+def arrivals(per_s: float, seconds: float) -> list[float]:
+    """Return the times of steady arrivals."""
+    return [number / per_s for number in range(int(per_s * seconds))]
+
+
+def mixed(*, goal_s: float = 0.1, per_s: float = 400, workers: int = 1, **scenario: Any) -> Run:
+    """Run steady requests of the first class beside 64 clients of bulk, with four rows each, for 4 s."""
+    return simulate(
+        Scenario(
+            service=ServiceTime(intercept_s=INTERCEPT_S, slope_s=SLOPE_S),
+            arrivals=arrivals(per_s, 4.0),
+            workers=workers,
+            limit_rows=256,
+            goal_s=goal_s,
+            bulk=Clients(count=64),
+            bulk_rows=4.0,
+            **scenario,
+        )
+    )
+
+
+def late(run: Run, goal_s: float) -> float:
+    """Return the share of the requests of the first class that were late or refused."""
+    first = [one for one in run.answered if not one.bulk]
+    refused = len([shed for _, shed in run.shed if shed.request > 0])
+    return (sum(one.finish - one.arrival > goal_s for one in first) + refused) / (len(first) + refused)
+
+
+def bulk_per_s(run: Run) -> float:
+    """Return the rows per second of bulk, without the first second and what is left at the end."""
+    return sum(one.length for one in run.answered if one.bulk and 1.0 <= one.finish <= 4.0) / 3.0
+
+
+# The formulas
+
+
+@given(
+    goal_s=st.floats(0.001, 10),
+    rate=st.floats(0, 1e4),
+    intercept_s=st.floats(0, 1),
+    slope_s=st.floats(0, 0.1),
+    spread=st.floats(0, 0.5),
+)
+def test_after_the_longest_wait_the_batch_just_meets_the_goal(
+    goal_s: float, rate: float, intercept_s: float, slope_s: float, spread: float
+) -> None:
+    estimate = Estimate(intercept_s, slope_s, spread, 0.0)
+    wait_s = longest_wait_s(goal_s, rate, estimate)
+    upper = 1 + 2 * spread
+    assert upper * (wait_s + estimate.seconds(rate * wait_s)) == pytest.approx(0.98 * goal_s)
+
+
+@pytest.mark.parametrize(
+    ("free_in_s", "hole_s"),
+    [
+        ([], 1.0),
+        ([-3.0], 1.0),
+        ([0.5], 1.5),
+        ([0.5, 1.5, 2.5], 3.5),
+        ([0.5, 1.6], 1.5),
+        ([1.1], 1.0),
+        ([0.0, 0.9, 3.0], 1.9),
+    ],
+)
+def test_the_first_hole_begins_a_wait_after_the_last_worker_before_it(
+    free_in_s: list[float], hole_s: float
+) -> None:
+    assert first_hole_s(free_in_s, 1.0, 99.0) == pytest.approx(hole_s)
+
+
+def test_no_hole_matters_beyond_what_is_enough() -> None:
+    """A later hole is not looked for."""
+    assert first_hole_s([0.5, 1.0, 1.5], 1.0, 1.4) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds"), [(0.0, math.inf), (1.0, math.inf), (400, 10 * 0.021 / 0.92), (5000, math.inf)]
+)
+def test_ten_cycles(rate: float, seconds: float) -> None:
+    """Unlimited with hardly any requests of the first class, and if it needs all workers anyway."""
+    estimate = Estimate(0.02, 0.0002, 0.1, 0.0)
+    found = most_cycles_s(rate, estimate, workers=1, transport_s=0.001, limit_rows=64)
+    assert found == pytest.approx(seconds)
+
+
+def test_the_rows_of_a_time() -> None:
+    assert rows_of(0.03, Estimate(0.02, 0.0002, 0.5, 0.0)) == pytest.approx(50)
+    assert rows_of(0.03, Estimate(0.02, 0.0, 0.5, 0.0)) == math.inf
+
+
+def test_the_goal_of_bulk_is_longer() -> None:
+    with pytest.raises(SettingError, match=r"bulk_goal_s must be more than goal_s \(0.1\), got 0.1"):
+        ApiRules(**{**RULES, "bulk_goal_s": 0.1})
+
+
+# What the classes get
+
+
+@pytest.mark.parametrize(("per_s", "workers"), [(400, 1), (900, 1), (1600, 2)])
+def test_the_first_class_keeps_its_goal_beside_bulk(per_s: float, workers: int) -> None:
+    run = mixed(per_s=per_s, workers=workers)
+    assert late(run, 0.1) < 0.02
+    assert bulk_per_s(run) > 300
+
+
+def test_bulk_gets_more_with_a_longer_goal() -> None:
+    short, long = mixed(goal_s=0.07), mixed(goal_s=0.4)
+    assert bulk_per_s(long) > 1.2 * bulk_per_s(short)
+    assert late(long, 0.4) == 0
+
+
+def test_bulk_gets_its_share_under_overload() -> None:
+    """Twice as much as the worker can do: about 5 % of its time goes to bulk."""
+    service = ServiceTime(intercept_s=INTERCEPT_S, slope_s=SLOPE_S)
+    full_per_s = 64 / service.mean(64)
+    run = simulate(
+        Scenario(
+            service=service,
+            arrivals=arrivals(2 * full_per_s, 4.0),
+            limit_rows=64,
+            goal_s=0.1,
+            bulk=Clients(count=64),
+            bulk_rows=4.0,
+        )
+    )
+    assert 0.03 * full_per_s < bulk_per_s(run) < 0.07 * full_per_s
+
+
+def test_bulk_alone_is_limited_by_nothing() -> None:
+    core = taught()
+    for number in range(80):
+        core.submit(number, api="a", now=0.0, bulk=True)
+    start = only_start(core, 0.0)
+    assert (start.rows, start.bulk_rows) == (64, 64)
+
+
+def test_without_classes_all_requests_are_of_one() -> None:
+    core = taught(bulk_goal_s=None)
+    core.submit(1, api="a", now=0.0, bulk=True)
+    start = only_start(core, 0.0)
+    assert (start.rows, start.bulk_rows) == (1, 0)
+    [stats] = core.stats(now=0.0)
+    assert (stats.bulk, core.sample("a").bulk_rows, core.sample("a").arrived_rows) == (None, 0, 2)
+
+
+# A batch
+
+
+def busy_then(core: Dispatcher, *, first: int, bulk: int, rows: int = 1, key: Any = None) -> Batch[Any]:
+    """Queue requests while a batch runs; return the batch after it."""
+    core.submit("running", api="a", now=0.0)
+    running = only_start(core, 0.0)
+    for number in range(bulk):
+        core.submit(("bulk", number), api="a", now=0.0, bulk=True, rows=rows, key=key)
+    for number in range(first):
+        core.submit(number, api="a", now=0.01)
+    core.batch_done(running.number, status="worked", now=0.0202)
+    return only_start(core, 0.0202)
+
+
+def test_bulk_rides_behind_the_first_class() -> None:
+    start = busy_then(taught(), first=3, bulk=5)
+    assert start.requests == (0, 1, 2, *[("bulk", number) for number in range(5)])
+    assert (start.rows, start.bulk_rows) == (8, 5)
+
+
+def test_riders_leave_the_goal_of_the_batch() -> None:
+    """Goal 100 ms, of which 10 ms have passed: not all of 1,000 rows fit."""
+    start = busy_then(taught(max_batch_rows=1000), first=1, bulk=1000)
+    assert 100 < start.bulk_rows < 400
+    assert start.released + start.predicted_s < 0.11
+
+
+def test_bulk_with_another_batch_key_does_not_ride() -> None:
+    start = busy_then(taught(), first=3, bulk=5, key="other")
+    assert start.requests == (0, 1, 2)
+
+
+def test_large_bulk_requests_wait_for_room() -> None:
+    start = busy_then(taught(), first=40, bulk=2, rows=30)
+    assert (start.rows, start.bulk_rows) == (40, 0)
+
+
+def test_a_full_batch_of_the_first_class_has_no_room_at_first() -> None:
+    start = busy_then(taught(), first=70, bulk=5, rows=4)
+    assert (start.rows, start.bulk_rows) == (64, 0)
+
+
+def test_bulk_is_divided_among_the_workers() -> None:
+    core = taught(workers=4)
+    for number in range(40):
+        core.submit(number, api="a", now=0.0, bulk=True)
+    assert [start.bulk_rows for start in starts(poll_all(core, 0.0))] == [10, 10, 10, 10]
+
+
+def test_a_drain_waits_for_nothing() -> None:
+    core = taught()
+    core.submit("running", api="a", now=0.0)
+    running = only_start(core, 0.0)
+    core.submit(1, api="a", now=0.0)
+    core.submit(2, api="a", now=0.0, bulk=True, rows=60)
+    core.submit(3, api="a", now=0.0, bulk=True, rows=60)
+    core.drain(now=0.0)
+    core.batch_done(running.number, status="worked", now=0.0202)
+    start = only_start(core, 0.0202)
+    assert start.requests == (1, 2)
+    core.batch_done(start.number, status="worked", now=0.06)
+    assert only_start(core, 0.06).requests == (3,)
+
+
+def test_a_lost_batch_runs_again_whole() -> None:
+    core = taught(workers=1)
+    start = busy_then(core, first=3, bulk=5)
+    core.worker_lost(start.worker, now=0.03)
+    [stats] = core.stats(now=0.03)
+    assert (stats.queued_requests, stats.bulk and stats.bulk.queued_requests) == (3, 5)
+    core.worker_ready(7, now=0.03)
+    again = only_start(core, 0.03)
+    assert sorted(map(str, again.requests)) == sorted(map(str, start.requests))
+    [stats] = core.stats(now=0.03)
+    assert (stats.queued_requests, stats.bulk and stats.bulk.queued_requests) == (0, 0)
+
+
+# Admission
+
+
+def full(**rules: Any) -> Dispatcher:
+    """Return a core whose worker is busy and whose queue is full of bulk."""
+    core = taught(max_queue_requests=10, **rules)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    for number in range(10):
+        assert core.submit(("bulk", number), api="a", now=0.001 * number, bulk=True) is None
+    return core
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_a_queue_full_of_bulk_refuses_no_request_of_the_first_class(fair: bool) -> None:
+    core = full(fair=fair)
+    assert core.submit(1, api="a", now=0.01) is None
+    [shed] = [action for action in core.poll(0.01) if isinstance(action, Shed)]
+    assert (shed.request, shed.reason) == (("bulk", 9), "displaced")
+    assert shed.retry_after_s >= 1
+
+
+def test_bulk_displaces_nothing() -> None:
+    core = full()
+    refused = core.submit("more", api="a", now=0.01, bulk=True)
+    assert refused is not None
+    assert refused.reason == "queue_full"
+
+
+def test_a_request_that_would_be_late_displaces_nothing() -> None:
+    core = full()
+    refused = core.submit(1, api="a", now=0.01, expires_at=0.02)
+    assert refused is not None
+    assert not [action for action in core.poll(0.01) if isinstance(action, Shed)]
+
+
+def test_too_little_bulk_is_not_displaced() -> None:
+    """What is in the way are other requests of the first class."""
+    core = taught(max_queue_rows=10)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    core.submit("bulk", api="a", now=0.0, bulk=True)
+    core.submit(1, api="a", rows=9, now=0.0)
+    refused = core.submit(2, api="a", rows=5, now=0.0)
+    assert refused is not None
+    assert refused.reason == "queue_full"
+
+
+def test_the_backlog_of_bulk_delays_no_request_of_the_first_class() -> None:
+    core = taught(bulk_goal_s=100.0)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    for number in range(1000):
+        assert core.submit(("bulk", number), api="a", rows=10, now=0.0, bulk=True) is None
+    assert core.submit(1, api="a", now=0.0) is None
+
+
+def test_bulk_that_would_be_late_is_refused() -> None:
+    """In one second, a worker has time for some 2,000 rows."""
+    core = taught(bulk_goal_s=1.0)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    refused = [core.submit(number, api="a", rows=10, now=0.0, bulk=True) for number in range(300)]
+    reasons = [shed and shed.reason for shed in refused]
+    assert reasons == [None] * reasons.index("deadline") + ["deadline"] * (300 - reasons.index("deadline"))
+    assert 150 < reasons.index("deadline") < 200
+    last = refused[-1]
+    assert last is not None
+    assert 1 <= last.retry_after_s <= 120
+
+
+def test_nothing_is_refused_by_an_estimate_that_is_not_earned() -> None:
+    core = core_with(ApiRules(**{**RULES, "bulk_goal_s": 0.2}))
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    for number in range(300):
+        assert core.submit(number, api="a", rows=10, now=0.0, bulk=True) is None
+
+
+def test_statistics_by_class() -> None:
+    core = full()
+    core.submit(1, api="a", rows=2, size_bytes=5, now=0.02)
+    core.poll(0.02)
+    [stats] = core.stats(now=0.05)
+    assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (1, 2, 5)
+    assert stats.bulk == ClassStats(9, 9, 0, 0.05)
+    sample = core.sample("a")
+    assert (sample.arrived_rows, sample.queued_rows, sample.bulk_rows) == (4, 11, 10)
+
+
+def test_an_api_with_bulk_queued_stays() -> None:
+    core = full()
+    assert not core.remove_api("a")
+    assert "queued=10" in repr(core)
+
+
+def test_bulk_that_fits_nowhere_runs_when_it_is_owed_the_time() -> None:
+    """With a request of the first class every 10 ms, no hole is long enough for 60 rows at this goal."""
+    core, now, number = taught(goal_s=0.06), 0.0, 0
+    core.submit("bulk", api="a", rows=60, now=now, bulk=True)
+    found, running = None, None
+    while now < 3.0 and found is None:
+        number += 1
+        core.submit(number, api="a", now=now)
+        for start in starts(poll_all(core, now)):
+            running = start
+            if start.bulk_rows:
+                found = start
+        now += 0.0202
+        assert running is not None
+        core.batch_done(running.number, status="worked", now=now)
+        for start in starts(poll_all(core, now)):
+            running = start
+            found = start if start.bulk_rows else found
+    assert found is not None
+    assert found.requests == ("bulk",)
+    assert now > 0.3
+
+
+def test_bulk_that_is_owed_nothing_yet_waits_until_it_is() -> None:
+    core, now = taught(goal_s=0.03), 0.0
+    for number in range(20):
+        core.submit(number, api="a", now=now)
+        start = only_start(core, now)
+        now += 0.0202
+        core.batch_done(start.number, status="worked", now=now)
+    core.submit("bulk", api="a", rows=60, now=now, bulk=True)
+    assert poll_all(core, now) == []
+    [stats] = core.stats(now=now)
+    assert stats.holding is not None
+    assert stats.holding.reason == "class"
+    assert only_start(core, core.next_wakeup()).requests == ("bulk",)
+
+
+def test_bulk_of_another_api_is_owed_time_too() -> None:
+    """One API has no bulk queued, another nothing else."""
+    core = taught()
+    core.set_api(ApiRules(**{**RULES, "name": "b"}))
+    core.submit("running", api="a", now=0.0)
+    running = only_start(core, 0.0)
+    core.submit("bulk", api="b", now=0.0, bulk=True)
+    core.submit(1, api="a", now=0.0)
+    core.batch_done(running.number, status="worked", now=2.0)
+    assert only_start(core, 2.0).requests == ("bulk",)
+
+
+def test_longer_rows_do_not_ride_with_a_model_that_pads() -> None:
+    """They would make the whole batch longer."""
+    core = taught(max_batch_rows=10**6)
+    for batch in range(40):
+        now = 0.1 * batch
+        for number, length in enumerate((1, 100 if batch % 2 else 1)):
+            core.submit((batch, number), api="a", rows=length, count=1, longest=length, now=now)
+        for start in starts(poll_all(core, now)):
+            core.batch_done(start.number, status="worked", seconds=0.01 + 1e-4 * start.padded, now=now + 0.05)
+        for start in starts(poll_all(core, now + 0.05)):
+            core.batch_done(start.number, status="worked", seconds=0.01 + 1e-4 * start.padded, now=now + 0.09)
+    core.submit("running", api="a", rows=5, count=1, now=9.0)
+    running = only_start(core, 9.0)
+    for number, length in enumerate((5, 500, 4)):
+        core.submit(number, api="a", rows=length, count=1, longest=length, bulk=True, now=9.0)
+    core.submit("first", api="a", rows=5, count=1, now=9.0)
+    core.batch_done(running.number, status="worked", now=9.011)
+    start = only_start(core, 9.011)
+    assert start.requests == ("first", 0, 2)
+
+
+def test_refused_bulk_comes_back() -> None:
+    """In the simulator, the clients of bulk send again when a worker is there."""
+    run = simulate(
+        Scenario(
+            service=ServiceTime(intercept_s=0.02, slope_s=0.0002),
+            arrivals=arrivals(50, 1.0),
+            bulk=Clients(count=9, round_trip_s=0.2),
+            losses=(Loss(0, 0.2, 0.5),),
+        )
+    )
+    assert {shed.reason for _, shed in run.shed if shed.request < 0} == {"no_worker"}
+    assert any(one.bulk for one in run.answered if one.finish > 0.5)
