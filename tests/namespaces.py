@@ -61,7 +61,6 @@ class Network:
         return f"/run/netns/{self._name(name)}"
 
     def pids(self, name: str) -> list[int]:
-        """Return the processes in a namespace."""
         listed = subprocess.run(
             ["ip", "netns", "pids", self._name(name)], check=True, capture_output=True, text=True
         )

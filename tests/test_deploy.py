@@ -29,7 +29,6 @@ RESERVED_PORTS = {8008, 8012, 8013, 8022, 9081, 9090, 9091}
 
 
 def manifest(name: str) -> list[Any]:
-    """The documents of a file."""
     return list(yaml.safe_load_all((KUBERNETES / name).read_text()))
 
 

@@ -169,7 +169,6 @@ def test_a_room_imports_downwards(room: str) -> None:
 
 
 def name_of(file: Path, room: str) -> str:
-    """Full name of the module in a file of a room."""
     parts = file.relative_to(ROOMS[room]).with_suffix("").parts
     return ".".join([room, *(part for part in parts if part != "__init__")])
 

@@ -127,7 +127,6 @@ TARGETS = [
 
 
 def all_of(error: BaseException) -> str:
-    """An exception and its notes."""
     return "\n".join((str(error), *getattr(error, "__notes__", ())))
 
 

@@ -272,7 +272,6 @@ class Model:
     # Outputs
 
     def entered(self, actions: list[Action], *, now: float, stats: list[ApiStats]) -> None:
-        """Enter the actions in order."""
         # A request alone has no padding.
         estimates = {
             each.name: each.estimate.in_units_of(1 - (each.padding.share if each.padding else 0))

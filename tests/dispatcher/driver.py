@@ -47,7 +47,6 @@ def running(
     spread_s: float = 0.0,
     arrivals: Sequence[float] = (0.0,),
 ) -> Batch[Any]:
-    """A batch under way."""
     made = batch_of(
         *range(1, 1 + len(arrivals)),
         number=batch,

@@ -46,7 +46,6 @@ class Workers:
 
     @property
     def workers(self) -> list[int]:
-        """Where it went."""
         return [job.worker for job in self.jobs]
 
 

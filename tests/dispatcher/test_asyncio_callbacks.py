@@ -61,7 +61,6 @@ class Waiter:
     ends: list[str] = field(default_factory=list)
 
     def answered(self, answer: RequestResult[str]) -> None:
-        """Note the result."""
         assert answer.result == self.payload.upper()
         self._end("answered")
 
@@ -123,7 +122,6 @@ class World:
     # The observer
 
     def batch_started(self, batch: Batch[Any]) -> None:
-        """The runner has got it."""
         assert self.given[batch.number] is batch
         self.react()
 

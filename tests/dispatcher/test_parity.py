@@ -102,7 +102,6 @@ def simulated(scenario: Scenario) -> Story:
 
 
 def live(scenario: Scenario, rows: Sequence[int]) -> Story:
-    """The story by the asyncio shell."""
     return run(_Live(scenario, rows).story(), loop_factory=_Loop).sorted()
 
 

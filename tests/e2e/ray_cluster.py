@@ -71,7 +71,6 @@ def ray_cluster(log: Path) -> Iterator[RayCluster]:
 
 
 def main() -> None:
-    """Run the cluster."""
     with reserved_port() as client_port:
         _run(client_port)
 

@@ -118,6 +118,5 @@ def wait_for(server: Server, workers: int) -> None:
 
 
 def pid_of(server: Server) -> int:
-    """Return the process that answers."""
     pid: int = HTTP.post(f"{server.base}/sleep", json=0).json()
     return pid

@@ -71,7 +71,6 @@ class Docs:
         self.page.goto(f"{self._base}/docs")
 
     def operations(self) -> list[Locator]:
-        """All that can be tried."""
         self.page.locator(".opblock").first.wait_for()
         return self.page.locator(".opblock").all()
 

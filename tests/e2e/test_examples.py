@@ -30,7 +30,6 @@ def post(server: Server, path: str, body: bytes, **headers: str) -> httpx.Respon
 
 
 def service_of(file: Path, name: str) -> Service:
-    """Return an instance of a service that is defined in a file."""
     made: Service = runpy.run_path(str(file))[name]()
     return made
 

@@ -136,7 +136,6 @@ def exceeds(statuses: Counter[int], answers: int) -> bool:
 
 
 def busy_worker(server: Server) -> int:
-    """Return the process of the only busy worker."""
     workers = HTTP.get(f"{server.base}/status").json()["workers"]
     [busy] = [worker["pid"] for worker in workers if worker["state"] == "busy"]
     return int(busy)

@@ -17,7 +17,6 @@ MODELS = f"{SERVICES / 'models.py'}:Models"
 
 
 def run_curl(command: str) -> httpx.Response:
-    """Do what a command of the page would."""
     name, url, *words = shlex.split(command)
     given = list(zip(words[::2], words[1::2], strict=True))
     headers = dict(value.split(": ") for option, value in given if option == "-H")

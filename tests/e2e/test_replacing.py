@@ -21,7 +21,6 @@ def port(server: Server) -> str:
 
 @pytest.fixture
 def service(tmp_path: Path) -> str:
-    """A first version of the service."""
     write(tmp_path, "one")
     (tmp_path / "answers.py").write_text("ANSWER = 'a'")
     return f"{tmp_path}/service.py:Echo"

@@ -216,5 +216,4 @@ class _Reading:
 
 
 def parse_replies(data: bytes) -> list[Reply]:
-    """Return the complete replies in received data."""
     return _Reading().feed(data)

@@ -60,7 +60,6 @@ class FakeWorker:
         self._writer.write(data)
 
     async def batch(self) -> tuple[Batch, bytes]:
-        """Return the next batch and its payload."""
         message, payload = await self.frame()
         assert isinstance(message, Batch)
         return message, payload

@@ -87,7 +87,6 @@ def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], message:
 
 
 def plain(items: list[int]) -> list[int]:
-    """Not async."""
     return items
 
 

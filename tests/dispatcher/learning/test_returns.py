@@ -48,7 +48,6 @@ NOW = 1000.0
 
 
 def group(returns: Returns, clients: int = 10, *, rows: float = 1.0, now: float = NOW) -> Returns:
-    """Another group is answered."""
     returns.answered([((now, client), rows) for client in range(clients)], now=now)
     return returns
 

@@ -40,7 +40,6 @@ class Filler:
 
 
 def empty() -> tuple[FairQueue, Filler]:
-    """Return a queue, and what adds requests to it."""
     queue = FairQueue("a", None)
     return queue, Filler(queue)
 

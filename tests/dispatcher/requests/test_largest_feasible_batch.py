@@ -24,7 +24,6 @@ LINE = Estimate(intercept_s=1.0, slope_s=0.1, spread=0.0, earned_rows=100.0)
 
 
 def queued(*deadlines: float, rows: float = 1.0) -> list[Entry]:
-    """Requests of so many rows each, with these deadlines."""
     queue = RequestQueue("api", None)
     return [
         Entry(number, number, 0.0, rows, 1, deadline, math.inf, queue, (rows, 1, 1, rows))

@@ -148,7 +148,6 @@ def test_one_spelling_of_a_header_is_one_key() -> None:
 
 
 def codec_key(body: bytes) -> Any:
-    """Return the batch key of a CSV body."""
     return ANY.decode(body, CSV).key
 
 

@@ -33,7 +33,6 @@ class Case(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The request body."""
         return self.rows[0] if self.single else self.rows
 
 

@@ -20,7 +20,6 @@ ARRAYS = npst.arrays(
 
 
 def saved(array: Any) -> bytes:
-    """Return an array as an .npy file."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()

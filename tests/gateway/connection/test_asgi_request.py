@@ -146,7 +146,6 @@ class Reader:
         self.received: list[dict[str, Any]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Receive until the end."""
         while not self.received or self.received[-1].get("more_body"):
             await self.allowed.acquire()
             self.received.append(await receive())

@@ -74,11 +74,9 @@ class EchoRequest:
         self._body += piece
 
     def body_complete(self) -> None:
-        """Reply if the request has started."""
         self._go_on()
 
     def execute(self, body: bytes) -> None:
-        """Reply to a whole request."""
         self._echo.whole += 1
         self._body = body
         self._missing = 1

@@ -36,7 +36,6 @@ async def lasts_s(connection: Connection) -> float:
 
 
 def statuses(connection: Connection) -> list[int]:
-    """Return the status of each reply."""
     return [reply.status for reply in connection.replies()]
 
 

@@ -129,7 +129,6 @@ def npy(values: Any, dtype: str = "<f4") -> bytes:
 
 
 def loaded(reply: httpx.Response) -> np.ndarray[Any, Any]:
-    """Return the array in a response."""
     assert (reply.status_code, reply.headers["content-type"]) == (200, NPY)
     array: np.ndarray[Any, Any] = np.load(io.BytesIO(reply.content))
     return array

@@ -63,7 +63,6 @@ def outputs(*wanted: tuple[str, bool | None]) -> list[dict[str, Any]]:
 
 
 def doubles(*values: float) -> Written:
-    """A binary tensor."""
     items = [struct.pack("<d", value) for value in values]
     return Written(name="x", datatype="FP64", inner=[], form="binary", items=items)
 

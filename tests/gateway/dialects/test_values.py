@@ -36,7 +36,6 @@ class Several(TypedDict):
 
 
 def text(*values: str, inner: tuple[int, ...] = ()) -> Any:
-    """Return an array of BYTES."""
     return np.array([*[value.encode() for value in values], None], object)[:-1].reshape(len(values), *inner)
 
 

@@ -116,7 +116,6 @@ def by_name(tensors: list[Named]) -> dict[str, Named]:
 
 
 def plain(array: Any) -> Any:
-    """Return the values of an array as JSON has them."""
     if array.dtype.kind == "O":
         flat = [each.decode() if isinstance(each, bytes) else each for each in array.ravel()]
         return np.array([*flat, None], object)[:-1].reshape(array.shape).tolist()

@@ -91,7 +91,6 @@ def _add(described: Any, raw: Any, tensors: Sequence[Named], typed: bool) -> Non
 
 
 def tensors_of(described: Any, raw: Any) -> list[Named]:
-    """The tensors of a ModelInferRequest or a ModelInferResponse."""
     return [
         Named(
             each.name,
@@ -117,7 +116,6 @@ def predict_response(*outputs: Named, typed: bool = True, **fields: Any) -> Any:
 
 
 def proto(tensor: Named, *, typed: bool) -> dict[str, Any]:
-    """The fields of a TensorProto."""
     kind = KINDS[tensor.datatype]
     shape = {"dim": [{"size": length} for length in tensor.array.shape]}
     fields = {"dtype": kind.dtype, "tensor_shape": shape}

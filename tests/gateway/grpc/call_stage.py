@@ -67,7 +67,6 @@ class CallStage:
 async def calls(
     folder: Path, serves: ServiceDescription | None = None, **settings: Any
 ) -> AsyncIterator[CallStage]:
-    """A gateway with one worker."""
     async with gateway(folder, grpc=True, **settings) as on:
         worker = await on.worker(serves=serves)
         await turns()
@@ -88,7 +87,6 @@ def raw(*values: int) -> bytes:
 
 
 def values(response: bytes) -> list[int]:
-    """The numbers of a ModelInferResponse."""
     return list(InferResponse.FromString(response).outputs[0].contents.int64_contents)
 
 

@@ -99,7 +99,6 @@ class FakeStream:
         return self.messages[self._read - 1]
 
     async def end(self) -> Code:
-        """Wait for the end of the call, and return its code."""
         while self.code is None:
             await self._change()
         return self.code

@@ -37,7 +37,6 @@ async def test_a_call_is_answered_with_its_batch_in_the_trailers(tmp_path: Path)
 
 
 def prediction(number: int) -> bytes:
-    """A PredictRequest with a row of one number."""
     request = message("tensorflow.serving.PredictRequest")()
     request.model_spec.name = "fake"
     tensor = request.inputs["x"]

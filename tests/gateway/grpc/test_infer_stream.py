@@ -31,7 +31,6 @@ def response(message: bytes) -> Any:
 
 
 def piece(message: bytes) -> bytes:
-    """The only element of a piece."""
     [raw] = response(message).raw_output_contents
     assert int.from_bytes(raw[:4], "little") == len(raw) - 4
     return bytes(raw[4:])

@@ -126,7 +126,6 @@ def ours(prefix: str) -> Facts:
 
 
 def of_modules(*modules: str) -> Iterator[FileDescriptorProto]:
-    """The files of modules and those that they import."""
     names = [import_module(module).DESCRIPTOR.name for module in modules]
     return files(descriptor_pool.Default(), *names)
 

@@ -64,7 +64,6 @@ def listed(texts: Sequence[bytes], comma: bytes = b",") -> bytes:
 
 
 def columns_body(names: Sequence[bytes], rows: Sequence[Sequence[bytes]]) -> bytes:
-    """Return a columnar request."""
     columns = [
         name + b" :" + listed(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)
     ]

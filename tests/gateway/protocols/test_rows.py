@@ -38,7 +38,6 @@ JSON_HEADERS = ((b"content-type", b"application/json"),)
 def answers(
     wire: RowsWire, requests: Sequence[RowsRequest], serve: Callable[[Content], Content]
 ) -> list[dict[str, bytes]]:
-    """Return the answers of requests that share one call."""
     replies = wire.split(serve(wire.merge(requests)), requests)
     rendered = [
         wire.render(reply, request, batch_id="b") for reply, request in zip(replies, requests, strict=True)

@@ -41,7 +41,6 @@ FINITE = {"allow_nan": False, "allow_infinity": False}
 
 
 def tensor(data: bytes, *shape: int, form: DataForm = "flat", datatype: str = "FP32") -> Tensor:
-    """Return a tensor named x."""
     return Tensor(name="x", datatype=datatype, shape=shape, form=form, data=data)
 
 

@@ -51,11 +51,9 @@ class Written:
 
     @property
     def shape(self) -> list[int]:
-        """The shape, with the rows that the items make."""
         return [len(self.items) // math.prod(self.inner), *self.inner]
 
     def described(self) -> str:
-        """The JSON of the tensor."""
         parameters = dict(self.parameters)
         if self.form == "binary":
             parameters["binary_data_size"] = len(self.block())
@@ -86,7 +84,6 @@ class Written:
 
 
 def body(key: str, tensors: Sequence[Written], **members: Any) -> Content:
-    """A request or a reply."""
     described = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in members.items()]
     described.append(f'"{key}": [{",".join(tensor.described() for tensor in tensors)}]')
     text = ("{" + ", ".join(described) + "}").encode()

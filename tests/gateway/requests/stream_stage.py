@@ -41,7 +41,6 @@ class Streaming:
         self._sink.started(self._batch, self._cancel)
 
     def send(self, *pieces: bytes, head: AnswerHead = TEXT) -> None:
-        """Send pieces, the first with a head."""
         assert self._sink is not None
         for piece in pieces:
             self._sink.piece(None if self._has_begun else head, piece)

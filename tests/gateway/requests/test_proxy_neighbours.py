@@ -21,7 +21,6 @@ TF = b"/v1/models/m/versions/1:predict"
 
 
 def rows_of(call: Call) -> list[Any]:
-    """Return the rows of a call, whichever protocol it has."""
     body = json.loads(call.body)
     if call.target != V2:
         rows: list[Any] = body.get("instances") or body["inputs"]

@@ -171,7 +171,6 @@ def handler_fails(worker: Streaming) -> None:
 
 
 def worker_dies(worker: Streaming) -> None:
-    """Its connection ends."""
     worker.fail(WorkerLost("worker 0 died"))
 
 

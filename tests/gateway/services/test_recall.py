@@ -24,7 +24,6 @@ async def worker(
     settings: ApiSettings | None = None,
     launch: int = 1,
 ) -> FakeWorker:
-    """Connect a worker of this code on this device."""
     one = await on.connect()
     described = service(json_api(settings=settings))
     one.send(Hello(index=0, launch=launch, service=described, code=code))
@@ -35,8 +34,6 @@ async def worker(
 
 
 def recalling(asked: list[str], learned: Learned) -> Callable[[str], Learned]:
-    """Return what gives this, and keeps the models that it was asked for."""
-
     def recall(model: str) -> Learned:
         asked.append(model)
         return learned

@@ -108,7 +108,6 @@ async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path
     """The outputs of a model are learned anew, also for an unchanged description."""
 
     async def outputs(on: GatewayStage) -> list[str]:
-        """Return the datatypes in the metadata."""
         page = (await on.http.get("/v2/models/fake")).json()
         return [output["datatype"] for output in page["outputs"]]
 

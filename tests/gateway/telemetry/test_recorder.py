@@ -37,7 +37,6 @@ class Told:
         return self.recorder.recent(api, self.now)
 
     def queue(self, rows: float) -> None:
-        """Add arriving rows to the queue."""
         arrived, queued = self.sample.arrived_rows + rows, self.sample.queued_rows + rows
         self.sample = self.sample._replace(arrived_rows=arrived, queued_rows=queued)
 
@@ -78,7 +77,6 @@ class Told:
 
 @pytest.fixture
 def told() -> Told:
-    """An empty recorder."""
     return Told()
 
 

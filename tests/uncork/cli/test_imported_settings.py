@@ -241,7 +241,6 @@ FIELDS = st.dictionaries(st.sampled_from(NAMES), VALUES | st.integers(-1, 99).ma
 
 
 def makes_sense(imported: Imported) -> None:
-    """What is imported can be used as it is."""
     assert imported.max_batch_rows is None or imported.max_batch_rows >= 1
     assert imported.max_hold_s is None or 0 <= imported.max_hold_s < math.inf
     assert imported.timeout_s is None or 0 < imported.timeout_s < math.inf
@@ -290,7 +289,6 @@ def test_any_model_settings_are_read_or_refused(
 
 
 def as_json(value: Any) -> Any:
-    """With keys that JSON can have."""
     if isinstance(value, dict):
         return {str(name): as_json(one) for name, one in value.items()}
     return [as_json(one) for one in value] if isinstance(value, list) else value

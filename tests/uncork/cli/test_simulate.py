@@ -46,7 +46,6 @@ def figures(*arguments: object) -> Any:
 
 
 def rows(output: str, policy: str) -> list[list[str]]:
-    """The words of the lines of one policy."""
     return [line.split() for line in output.splitlines() if policy in line.split()]
 
 

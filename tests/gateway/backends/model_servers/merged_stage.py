@@ -52,7 +52,6 @@ class Stage:
 
     @property
     def asked(self) -> list[str]:
-        """The bodies of all calls."""
         return [call.body.decode() for call in self.server.calls]
 
 

@@ -41,7 +41,6 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def dispatching(*urls: str, timeout_s: float = 60) -> AsyncIterator[AsyncDispatcher[Sent, CallResult]]:
-    """A dispatcher in front of servers."""
     listener = Listener()
     made = http_servers(read_addresses(urls), concurrency=1)
     servers = Servers(made, concurrency=1, timeout_s=60, listener=listener)

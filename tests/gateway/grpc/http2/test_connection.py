@@ -221,7 +221,6 @@ async def test_answers_to_what_came_together_go_out_in_one_write() -> None:
 
 
 def unary(number: int, block: bytes, body: bytes = b"hello") -> bytes:
-    """The frames of a unary call."""
     return frames.headers(number, block, ends=False) + frames.frame(
         frames.DATA, frames.END_STREAM, number, message(body)
     )

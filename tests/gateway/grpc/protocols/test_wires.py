@@ -201,7 +201,6 @@ BASE = infer_request(floats(1, 2), parameters=parameters(p="1", q="2"), outputs=
 
 
 def changed(request: Any, **fields: Any) -> Content:
-    """A request of which some fields are others."""
     other = type(request)()
     other.CopyFrom(request)
     for field in fields:

@@ -34,7 +34,6 @@ class Call:
 
     @property
     def body(self) -> bytes:
-        """The only message."""
         (message,) = self.messages
         return message
 

@@ -38,7 +38,6 @@ def infer(*rows: float, model: str = "m", width: int = 1, request_id: str = "", 
 
 
 def inferred(data: bytes) -> list[float]:
-    """Return the rows of a ModelInferResponse."""
     response = _ModelInferResponse.FromString(data)
     values: list[float] = np.frombuffer(response.raw_output_contents[0], "<f4").tolist()
     assert list(response.outputs[0].shape) == [len(values), 1]
@@ -64,7 +63,6 @@ def predict(*rows: float, model: str = "m", width: int = 1) -> bytes:
 
 
 def predicted(data: bytes) -> list[float]:
-    """Return the rows of a PredictResponse."""
     tensor = _PredictResponse.FromString(data).outputs["y"]
     values = list(tensor.float_val) or np.frombuffer(tensor.tensor_content, "<f4").tolist()
     assert [dim.size for dim in tensor.tensor_shape.dim] == [len(values), 1]

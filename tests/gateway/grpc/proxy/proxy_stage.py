@@ -33,7 +33,6 @@ class Answer(NamedTuple):
 
     @property
     def batch(self) -> tuple[str, int]:
-        """The id of its batch, and the rows of that."""
         return self.trailers["x-batch-id"], int(self.trailers["x-batch-size"])
 
 
@@ -60,7 +59,6 @@ class ProxyStage:
         )
 
     async def calls(self, *messages: bytes, path: str = INFER) -> list[Answer]:
-        """Make calls at the same time."""
         return await asyncio.gather(*[self.call(message, path=path) for message in messages])
 
     def queued(self) -> int:
@@ -106,11 +104,9 @@ async def grpc_proxy(*urls: str, healthy: bool = True, **settings: Any) -> Async
 async def merging(
     script: Script = doubles, **settings: Any
 ) -> AsyncIterator[tuple[ProxyStage, FakeGrpcServer]]:
-    """A proxy and the only server behind it."""
     async with fake_grpc_server(script) as fake, grpc_proxy(fake.url, **settings) as on:
         yield on, fake
 
 
 def sizes(fake: FakeGrpcServer) -> list[int]:
-    """Return the rows of each call."""
     return [rows_of(call) for call in fake.calls]

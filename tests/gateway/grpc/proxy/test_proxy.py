@@ -40,7 +40,6 @@ NAMED = message("grpc.health.v1.HealthCheckRequest")(service="m").SerializeToStr
 
 
 def succeeded(answer: Answer) -> list[float]:
-    """Return the rows of an answer to ModelInfer."""
     assert answer.code == Code.OK, answer
     return inferred(answer.message)
 

@@ -28,7 +28,6 @@ NAMES = ["", "fake", "fake.echo", *SERVICES]
 
 
 def check(on: ServicesStage, name: str) -> str:
-    """Return the status that Check answers."""
     return status_in(on.ask(CHECK, service=name))
 
 
@@ -48,7 +47,6 @@ class Watch:
         self.call.end_received()
 
     async def next(self) -> str:
-        """Wait for the next status."""
         return status_in(Response.FromString(await self.stream.next()))
 
 

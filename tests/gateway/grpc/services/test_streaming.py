@@ -34,7 +34,6 @@ class Recording(StreamingCall):
 
 
 def ask(call: Recording, name: str) -> None:
-    """Send a message."""
     call.message_received(Request(service=name).SerializeToString())
 
 

@@ -109,7 +109,6 @@ def recent(
 
 
 def work(workers: int = 1, *, running: Sequence[RunningBatch] = ()) -> WorkStats:
-    """Return workers, some of which run batches."""
     return WorkStats(workers, workers - len(running), list(running))
 
 

@@ -28,7 +28,6 @@ def options(folder: Path, **values: Any) -> ServeOptions:
 
 
 async def recalled(folder: Path, *, model: str = "m", name: str = "", **values: Any) -> object:
-    """What the next server recalls."""
     kept = KeptEstimates(name, options(folder, **values))
     await kept.read()
     return kept.of(model)
