@@ -88,6 +88,7 @@ class Api:
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),
             traffic.mean_rows or queue.rows / len(queue),
+            self.mixable_rows(queue, queue.rows) if self.separates(queue) else queue.rows,
         )
 
     def plan(self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float) -> None:

@@ -72,6 +72,8 @@ class View(NamedTuple):
     """Which answered clients are expected back, and when."""
     mean_rows: float
     """Rows of an average request among the last arrivals of the API (or their cost); more than 0."""
+    batch_rows: float
+    """Rows of a batch that is released now: those whose lengths may share a batch with the most urgent."""
 
 
 class Release(NamedTuple):

@@ -6,9 +6,10 @@ predicted finish of the k-th busy worker, a batch takes ``s(n) = a + b * n``, ne
 per second, and ``x(d)`` rows of answered clients are expected back within ``d`` seconds.
 
 ``gap`` is the time from a release now to the next one, if releases are spread evenly: the largest of ``(F_k -
-now) / releases`` over the busy workers, and ``s(n) / W``, the batch's own end. ``releases`` counts each idle
-worker once for each batch that it finishes before ``F_k``. A hold for ``d`` seconds lasts ``h`` seconds on
-average, because it ends early if the expected rows have arrived::
+now) / releases`` over the busy workers, and ``s(n) / W``, the batch's own end, with only the rows whose
+lengths may share it. ``releases`` counts each idle worker once for each batch that it finishes before
+``F_k``. A hold for ``d`` seconds lasts ``h`` seconds on average, because it ends early if the expected rows
+have arrived::
 
     h      = d * x / (x + 1)  for x = x(d) > 1,  d * (1 - x / 2)  otherwise
     saved  = (rate * d + x(d)) * (gap - h) / h
@@ -119,7 +120,7 @@ class CorkPolicy(Policy):
 
     def _best(self, view: View, load: Load, rows: float) -> Wait:
         """Return the hold that still pays for the most queued rows; of 0 s if none pays for ``rows`` rows."""
-        own_s = view.estimate.seconds(view.rows) / load.workers
+        own_s = view.estimate.seconds(view.batch_rows) / load.workers
         gap, releases = self._gap(view, load, own_s)
         own = not releases
         rate, price = view.new_client_rate, 0.0 if own else _price(view, load)

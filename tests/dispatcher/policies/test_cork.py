@@ -191,6 +191,15 @@ def test_answered_clients_that_are_due_are_waited_for() -> None:
     assert decide(rows=30, returns=answered((10.0, 1), back_after=0.1)) == Release(32, "idle")
 
 
+def test_requests_of_other_lengths_do_not_make_the_batch_longer() -> None:
+    """Clients are back in 0.3 s: before a batch of all ends, but after one of the next lengths alone."""
+    by_row = Estimate(intercept_s=0.1, slope_s=0.1, spread=0.0, earned_rows=100.0)
+    returns = answered((10.0, 8), back_after=0.3)
+
+    assert isinstance(decide(rows=8, estimate=by_row, returns=returns), Hold)
+    assert decide(rows=8, batch_rows=1, estimate=by_row, returns=returns) == Release(32, "idle")
+
+
 def test_a_hold_for_several_clients_lasts_less_than_until_its_end() -> None:
     """The last of 4 is back after 4/5 of 0.23 s on average: each saves 4.4 times what a queued row loses."""
     returns = answered((9.9, 4), back_after=0.3)

@@ -24,9 +24,13 @@ _PLAIN = View(
     load_rate=0.0,
     returns=Returns().forecast(now=10.0),
     mean_rows=1.0,
+    batch_rows=1,
 )
 
 
 def view(**changes: object) -> View:
-    """One fresh request at 10 s, an idle worker, a goal 10 s away, batches of 1 s; but for ``changes``."""
-    return _PLAIN._replace(**changes)  # type: ignore[arg-type]
+    """One fresh request at 10 s, an idle worker, a goal 10 s away, batches of 1 s; but for ``changes``.
+
+    All rows may share a batch, unless ``batch_rows`` is among them.
+    """
+    return _PLAIN._replace(**{"batch_rows": changes.get("rows", _PLAIN.rows), **changes})  # type: ignore[arg-type]

@@ -221,6 +221,17 @@ def test_only_known_lengths_stay_apart() -> None:
     assert padding([*known]) < 1.3 < 3 < padding([*unknown])
 
 
+def test_cork_does_not_wait_for_requests_of_other_lengths() -> None:
+    """If little time is fixed, similar lengths make small batches, which should keep the worker busy."""
+    service = ServiceTime(intercept_s=160e-6, slope_s=20e-6, padding=1.0)
+    lengths = row_lengths("lognormal:64:1")
+
+    def seconds(policy: str) -> float:
+        return run(policy, service=service, lengths=lengths.draw).answered[-1].finish
+
+    assert seconds("cork") < 1.04 * seconds("none")
+
+
 # Figures
 
 
