@@ -47,6 +47,8 @@ export function verdict(api, service) {
   if (["starting", "not_ready", "draining"].includes(service.state)) return [STATES[service.state], ["", "muted"]];
   if (!Object.keys(api.requests).length) return [["idle", "muted"], ["no request in the last 30 s", "muted"]];
   if (api.too_few_requests && api.limited_by === "nothing") return [STATES[api.state], ["too few requests to say more", "muted"]];
+  const isLate = api.goal_ms !== null && api.latency?.p99_ms > api.goal_ms;
+  if (isLate && api.limited_by === "nothing") return [STATES[api.state], ["p99 above the goal", "warn"]];
   const isBusy = api.limited_by === "nothing" && !api.streams && api.capacity_is_least && service.utilization >= BUSY;
   return [STATES[api.state], isBusy ? ["busy, but batches can grow", "muted"] : LIMITS[api.limited_by]];
 }
