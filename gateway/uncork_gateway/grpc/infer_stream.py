@@ -22,6 +22,7 @@ from uncork_gateway.grpc import stream_messages
 from uncork_gateway.grpc.api_call import ApiCall
 from uncork_gateway.grpc.infer_method import Asked, InferMethod
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.protocols.v2 import WANTS_FINAL
 from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
 from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.requests.api_target import accepted
@@ -181,7 +182,7 @@ class DecoupledRequest(StreamedRequest):
     """Whether each piece is a line of JSON."""
 
     def _read(self, asked: Asked) -> Marshalled:
-        self._is_final_wanted = asked.request.parameters[stream_messages.WANTS_FINAL].bool_param
+        self._is_final_wanted = asked.request.parameters[WANTS_FINAL].bool_param
         return replace(super()._read(asked), sink=self)
 
     def started(self, batch: int, cancel: Callable[[], None]) -> None:

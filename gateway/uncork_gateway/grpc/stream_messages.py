@@ -6,7 +6,6 @@ from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_workers.wire.tensors import prefixed
 
 FINAL = "triton_final_response"
-WANTS_FINAL = "triton_enable_empty_final_response"
 
 _Response = message("inference.ModelInferResponse")
 _StreamResponse = message("inference.ModelStreamInferResponse")

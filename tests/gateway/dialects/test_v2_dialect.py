@@ -379,3 +379,19 @@ async def test_an_error_is_an_object_with_its_true_status(status: int) -> None:
     assert good.status == 200
     assert error(unread, 400).startswith("the body is not valid JSON")
     assert error(unsaid, 400) == "unknown output 'y'; available outputs: 'output-0'"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sent"),
+    [
+        (None, b""),
+        ({}, b""),
+        ({"binary_data_output": True}, b""),
+        ({"a": 1.50, "b": [None], "binary_data_output": False}, b'{"a":1.5,"b":[null]}'),
+    ],
+)
+def test_parameters_reach_the_handler_as_sent(parameters: Any, sent: bytes) -> None:
+    """Except those that the gateway itself obeys."""
+    asked = read(dialect(), v2_bodies.request(ints(1), parameters=parameters))
+    assert asked.parameters.replace(b" ", b"") == sent
+    assert read(dialect(), v2_bodies.request(ints(1))).parameters == b""

@@ -32,7 +32,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         group: the value of the API's ``group_by`` that all rows share, as a tuple if it has several; None
             without ``group_by``, and for a header that the requests do not have.
         parameters: for each row of this call, the parameters of its request in the Open Inference Protocol
-            V2, without ``binary_data_output``; empty for rows without parameters and of other protocols.
+            V2, without ``binary_data_output``; empty for rows without any, and of other protocols.
     """
 
     batch_id: str

@@ -18,6 +18,10 @@ from uncork_gateway.protocols.v2 import (
     rows_of,
 )
 
+WANTS_FINAL = "triton_enable_empty_final_response"
+"""The parameter of clients that want an empty response at the end of a stream."""
+_OF_PROTOCOL = (BINARY_OUTPUT, WANTS_FINAL)
+
 METHOD = b"/inference.GRPCInferenceService/ModelInfer"
 
 CONTENTS = {
@@ -152,7 +156,7 @@ def _json_of(parameters: Mapping[str, Any]) -> bytes:
     values = {
         name: getattr(each, kind) if (kind := each.WhichOneof("parameter_choice")) else None
         for name, each in parameters.items()
-        if name != BINARY_OUTPUT
+        if name not in _OF_PROTOCOL
     }
     return msgspec.json.encode(values) if values else b""
 

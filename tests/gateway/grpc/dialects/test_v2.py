@@ -87,6 +87,29 @@ def test_every_datatype_is_read_as_http_reads_it(tensor: Named, typed: bool) -> 
     assert asked.body == tensor.raw
 
 
+def test_parameters_are_those_of_http() -> None:
+    """Without those of the protocol; numbers with a fraction are no integers."""
+    parameters = {
+        "binary_data_output": InferParameter(bool_param=True),
+        "triton_enable_empty_final_response": InferParameter(bool_param=True),
+    }
+    asked = dialect().read(infer_request(floats(1), parameters=parameters))
+    assert asked.parameters == b""
+    parameters |= {
+        "a": InferParameter(int64_param=1),
+        "b": InferParameter(double_param=1),
+        "c": InferParameter(string_param="1"),
+        "d": InferParameter(bool_param=False),
+        "e": InferParameter(uint64_param=2**64 - 1),
+        "f": InferParameter(),
+    }
+    asked = dialect().read(infer_request(floats(1), parameters=parameters))
+    values = json.loads(asked.parameters)
+    assert values == {"a": 1, "b": 1.0, "c": "1", "d": False, "e": 2**64 - 1, "f": None}
+    assert (type(values["a"]), type(values["b"])) == (int, float)
+    assert asked.size_bytes == len(asked.body) + len(asked.parameters)
+
+
 @given(inputs=st.lists(tensors(rows=2), min_size=2, max_size=3), typed=st.booleans())
 def test_several_inputs_are_columns_of_objects(inputs: list[Named], typed: bool) -> None:
     inputs = [each._replace(name=f"in {at}") for at, each in enumerate(inputs)]

@@ -15,6 +15,7 @@ export const SHEDS = {
   deadline: "could not have met the goal or the client's deadline",
   client_deadline: "the client's deadline had passed",
   queue_full: "the queue was full",
+  too_many_groups: "requests of too many groups were queued",
   no_worker: "no worker was ready",
   draining: "the gateway was shutting down",
 };
