@@ -24,6 +24,7 @@ BENCHMARKS = {
     "live": Benchmark("live", "whether policies differ on a real gateway as they do in the simulator"),
     "policies": Benchmark("policies", "the policies in declared sets of cells, simulated"),
     "ablation": Benchmark("ablation", "the value of each mechanism of cork, simulated"),
+    "classes": Benchmark("classes", "bulk beside requests with a goal, simulated"),
     "padding": Benchmark("padding.bench", "batches chosen by the lengths of their rows, simulated"),
     "core": Benchmark("core_cost", "the cost of a request in the dispatcher's core, and for a lone client"),
 }

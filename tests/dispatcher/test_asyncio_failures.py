@@ -13,6 +13,7 @@ import pytest
 
 from tests.dispatcher.batches import batch_of
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shell_of, shout
+from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
 from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
@@ -225,6 +226,41 @@ async def test_a_waiter_that_raises_costs_nobody_else_anything(
     await asyncio.wait_for(shell.drain(), 1.0)
     assert await outcomes(later) == ["Z"] * len(later)
     assert [record.getMessage() for record in caplog.records] == ["a waiter raised"]
+
+
+async def test_an_observer_that_raises_costs_nobody_anything(caplog: pytest.LogCaptureFixture) -> None:
+    """Not even the next observer its events."""
+
+    class Broken(Log):
+        def batch_started(self, batch: Batch[Any]) -> None:
+            raise RuntimeError("started")
+
+        def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
+            raise RuntimeError("ended")
+
+        def request_shed(self, api: str, reason: ShedReason) -> None:
+            raise RuntimeError("shed")
+
+    class Listening(Log):
+        def batch_started(self, batch: Batch[Any]) -> None:
+            events.append("started")
+
+        def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
+            events.append(status)
+
+        def request_shed(self, api: str, reason: ShedReason) -> None:
+            events.append(reason)
+
+    events: list[str] = []
+    shell = shell_of(TaskRunner(Workers()), observers=[Broken(), Listening()])
+    shell.set_api(ApiRules(name="a"))
+    shell.worker_ready(0)
+    assert (await asyncio.wait_for(shell.call("a", "x"), 1.0)).result == "X"
+    await asyncio.wait_for(shell.drain(), 1.0)
+    with pytest.raises(RequestShed):
+        await shell.call("a", "x")
+    assert events == ["started", "worked", "draining"]
+    assert {record.getMessage() for record in caplog.records} == {"an observer raised"}
 
 
 class Payload:

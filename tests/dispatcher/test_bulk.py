@@ -361,25 +361,18 @@ def test_an_api_with_bulk_queued_stays() -> None:
 
 
 def test_bulk_that_fits_nowhere_runs_when_it_is_owed_the_time() -> None:
-    """With a request of the first class every 10 ms, no hole is long enough for 60 rows at this goal."""
+    """At this goal, no hole is long enough for 64 rows, and a request of the first class always waits."""
     core, now, number = taught(goal_s=0.06), 0.0, 0
-    core.submit("bulk", api="a", rows=60, now=now, bulk=True)
-    found, running = None, None
-    while now < 3.0 and found is None:
+    core.submit(number, api="a", now=now)
+    running = only_start(core, now)
+    core.submit("bulk", api="a", rows=64, now=now, bulk=True)
+    while not running.bulk_rows and now < 3.0:
         number += 1
         core.submit(number, api="a", now=now)
-        for start in starts(poll_all(core, now)):
-            running = start
-            if start.bulk_rows:
-                found = start
         now += 0.0202
-        assert running is not None
         core.batch_done(running.number, status="worked", now=now)
-        for start in starts(poll_all(core, now)):
-            running = start
-            found = start if start.bulk_rows else found
-    assert found is not None
-    assert found.requests == ("bulk",)
+        running = only_start(core, now)
+    assert running.requests == ("bulk",)
     assert now > 0.3
 
 
