@@ -44,6 +44,9 @@ NONSENSE = {
     "a reason for no request": encode_frame(
         Reply(5, True, 0.5, [200, 400], [1, 1], [], reasons={2: ["x"]}), [b"xy"]
     ),
+    "a reason for no request, negative": encode_frame(
+        Reply(5, True, 0.5, [200, 400], [1, 1], [], reasons={-1: ["x"]}), [b"xy"]
+    ),
     "text that is none": encode_frame(Failed(1, "load", "???")).replace(b"???", b"\xff\xff\xff"),
 }
 
