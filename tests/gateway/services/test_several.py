@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
@@ -17,7 +18,7 @@ from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.services.served_service import ServedService
 from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.overrides import Override
-from uncork_workers.wire.schema import ApiDescription
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 
 class Two:
@@ -321,3 +322,33 @@ async def test_a_model_that_may_still_come_is_unavailable_to_grpc_clients(tmp_pa
         await on.worker(of=both.b)
         _, stream = calls.ask(InferRequest(model_name="c").SerializeToString())
         assert await stream.end() == Code.NOT_FOUND
+
+
+@pytest.mark.parametrize("shadow_groups", ["g", None, ("g",)])
+async def test_a_shadow_that_groups_alike_gets_each_part(
+    tmp_path: Path, shadow_groups: str | tuple[str, ...] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that does not gets no copies: it would merge rows that it must keep apart."""
+
+    def grouping(group_by: str | tuple[str, ...] | None) -> ServiceDescription:
+        return service(msgspec.structs.replace(json_api(), group_by=group_by))
+
+    async with gateway(tmp_path, name="a") as on:
+        shadow = await on.add("a@2", own_routes=False, shadow=True)
+        real = await on.worker(serves=grouping("g"))
+        copies = await on.worker(of=shadow, serves=grouping(shadow_groups))
+        asking = on.post("/v1/models/a/versions/1:predict", {"instances": [{"g": "x"}, {"g": "y"}]})
+        for name in (b'"x"', b'"y"'):
+            batch, payload = await real.batch()
+            assert batch.group == name
+            real.answer(batch, [payload])
+        assert (await asking).json() == {"predictions": [{"g": "x"}, {"g": "y"}]}
+        if shadow_groups != "g":
+            assert "its input, cost or group_by differs" in caplog.text
+            return
+        for name in (b'"x"', b'"y"'):
+            batch, payload = await copies.batch()
+            assert batch.group == name
+            copies.answer(batch, [payload])
+        await turns(50)
+        assert shadow.batching.shadow.total() == {"agreed": 1}
