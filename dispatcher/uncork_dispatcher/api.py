@@ -105,7 +105,7 @@ class Api:
         Return None if
 
         * the clients return so soon that workers are hardly idle;
-        * new clients, other APIs, other groups or other batch keys have requests too;
+        * new clients, bulk, other APIs, other groups or other batch keys have requests too;
         * answered clients do not return together;
         * lengths decide which requests share a batch;
         * there are more than eight workers, or none.
@@ -121,7 +121,7 @@ class Api:
             return None
         rows = self.backlog.rows
         for running in slots:
-            if (running.api, running.group, running.key) != shared:
+            if running.bulk_rows or (running.api, running.group, running.key) != shared:
                 return None
             rows += running.rows
         for queue in queues:

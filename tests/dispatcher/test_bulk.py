@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.dispatcher.driver import core_with, poll_all, starts
-from uncork_dispatcher.actions import Shed
+from uncork_dispatcher.actions import BatchStatus, Lost, Shed
 from uncork_dispatcher.bulk import first_hole_s, longest_wait_s, most_cycles_s, rows_of
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.learning.estimator import Estimate
@@ -436,3 +438,128 @@ def test_refused_bulk_comes_back() -> None:
     )
     assert {shed.reason for _, shed in run.shed if shed.request < 0} == {"no_worker"}
     assert any(one.bulk for one in run.answered if one.finish > 0.5)
+
+
+class Facts(NamedTuple):
+    """A request as it was submitted."""
+
+    bulk: bool
+    rows: int
+    key: str | None
+
+
+@settings(stateful_step_count=40)
+class TwoClasses(RuleBasedStateMachine):
+    """Each request of either class ends once; a batch has one key, and rows up to the limit."""
+
+    @initialize(
+        goals=st.sampled_from([(0.1, math.inf), (0.1, 1.0), (10.0, 20.0)]),
+        idempotent=st.booleans(),
+        fair=st.booleans(),
+    )
+    def begin(self, goals: tuple[float, float], idempotent: bool, fair: bool) -> None:
+        rules: dict[str, Any] = {"max_queue_rows": 60, "goal_s": goals[0], "bulk_goal_s": goals[1]}
+        self.core = taught(workers=2, max_batch_rows=16, idempotent=idempotent, fair=fair, **rules)
+        self.now = 0.0
+        self.workers = 2
+        self.facts: dict[int, Facts] = {}
+        self.running: dict[int, Batch[Any]] = {}
+        self.ended: set[int] = set()
+        self.poll()
+
+    def poll(self) -> None:
+        while actions := self.core.poll(self.now):
+            for action in actions:
+                match action:
+                    case Batch():
+                        self.start(action)
+                    case Shed(request, _, reason, _):
+                        assert self.facts[request].bulk or reason != "displaced"
+                        self.end([request])
+                    case Lost(request):
+                        self.end([request])
+
+    def start(self, batch: Batch[Any]) -> None:
+        self.running[batch.number] = batch
+        facts = [self.facts[request] for request in batch.requests]
+        assert len({one.key for one in facts}) == 1
+        assert batch.rows == sum(one.rows for one in facts)
+        assert batch.rows <= 16 or len(facts) == 1
+
+    def end(self, requests: Iterable[int]) -> None:
+        for request in requests:
+            assert request not in self.ended
+            self.ended.add(request)
+
+    def finish(self, number: int, status: BatchStatus) -> None:
+        batch = self.running.pop(number)
+        requests = [request for request in batch.requests if request not in self.ended]
+        assert self.core.batch_done(number, status=status, seconds=0.02, now=self.now)
+        self.end(requests)
+
+    @rule(
+        bulk=st.booleans(),
+        rows=st.integers(1, 12),
+        key=st.sampled_from([None, None, "key"]),
+        patience_s=st.sampled_from([math.inf, math.inf, 0.05]),
+    )
+    def submit(self, bulk: bool, rows: int, key: str | None, patience_s: float) -> None:
+        number = len(self.facts) + 1
+        self.facts[number] = Facts(bulk, rows, key)
+        arguments: dict[str, Any] = {"api": "a", "rows": rows, "key": key, "bulk": bulk, "flow": rows}
+        refused = self.core.submit(number, now=self.now, expires_at=self.now + patience_s, **arguments)
+        if refused is not None:
+            assert refused.reason != "displaced"
+            self.end([number])
+        self.poll()
+
+    @precondition(lambda self: self.facts)
+    @rule(place=st.integers(0, 60))
+    def cancel(self, place: int) -> None:
+        number = place % len(self.facts) + 1
+        self.core.cancel(number, now=self.now)
+        self.ended.add(number)
+        self.poll()
+
+    @precondition(lambda self: self.running)
+    @rule(place=st.integers(0, 3), status=st.sampled_from(["worked", "worked", "failed"]))
+    def batch_ends(self, place: int, status: BatchStatus) -> None:
+        batch = list(self.running.values())[place % len(self.running)]
+        if not batch.is_ahead or batch.started <= self.now:
+            self.finish(batch.number, status)
+        self.poll()
+
+    @precondition(lambda self: self.running)
+    @rule(place=st.integers(0, 3))
+    def worker_dies(self, place: int) -> None:
+        worker = list(self.running.values())[place % len(self.running)].worker
+        for lost in self.core.worker_lost(worker, now=self.now):
+            del self.running[lost.number]
+        self.workers += 1
+        self.core.worker_ready(self.workers, now=self.now)
+        self.poll()
+
+    @rule(seconds=st.sampled_from([0.001, 0.02, 0.3]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.poll()
+
+    @rule()
+    def drain(self) -> None:
+        self.core.drain(now=self.now)
+        self.poll()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "core"):
+            return
+        for _ in range(400):
+            self.now += 0.5
+            self.poll()
+            for number in list(self.running):
+                self.finish(number, "worked")
+            self.poll()
+        assert self.core.is_empty
+        assert self.ended == set(self.facts)
+
+
+TestTwoClasses = TwoClasses.TestCase
