@@ -288,6 +288,19 @@ def test_a_queue_full_of_bulk_refuses_no_request_of_the_first_class(fair: bool) 
     assert shed.retry_after_s >= 1
 
 
+def test_a_known_budget_of_the_first_class_does_not_hide_bulk() -> None:
+    """Bulk has filled the queue since the core found that more requests can be in time."""
+    core = taught(max_queue_requests=10)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    core.submit(1, api="a", now=0.0)
+    for number in range(9):
+        assert core.submit(("bulk", number), api="a", now=0.0, bulk=True) is None
+    assert core.submit(2, api="a", now=0.0) is None
+    [shed] = [action for action in core.poll(0.0) if isinstance(action, Shed)]
+    assert shed.request == ("bulk", 8)
+
+
 def test_bulk_displaces_nothing() -> None:
     core = full()
     refused = core.submit("more", api="a", now=0.01, bulk=True)

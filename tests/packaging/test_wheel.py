@@ -75,7 +75,7 @@ def test_without_extras_it_is_small_and_serves_the_readme_as_pasted(
     (service,) = (block.code for block in blocks(README, "python"))
     (environment.folder / "service.py").write_text(service)
     serve, curl = next(block.code for block in blocks(README, "bash") if "curl" in block.code).splitlines()
-    reply = re.search(r"reply is `(\S+)`", README.read_text())
+    reply = re.search(r"response is `(\S+)`", README.read_text())
     assert reply is not None
 
     with environment.serving(*serve.removeprefix("uncork serve ").split()) as server:
