@@ -89,7 +89,7 @@ class Observers:
     def shed(self, shed: Shed) -> RequestShed:
         """Notify the observers of a shed request; return the error for its waiter."""
         for observer in self._observers:
-            notify("an observer", observer.request_shed, shed.api, shed.reason)
+            notify("an observer", observer.request_shed, shed)
         return RequestShed(shed.reason, shed.retry_after_s)
 
 

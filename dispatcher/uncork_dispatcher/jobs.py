@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, S
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from uncork_dispatcher.actions import BatchStatus, ShedReason
+from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.errors import WrongResultCount
 from uncork_dispatcher.requests.batch import Batch
 
@@ -202,5 +202,5 @@ class Observer(Protocol):
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         """Called once for each released batch, when it has ended."""
 
-    def request_shed(self, api: str, reason: ShedReason) -> None:
+    def request_shed(self, shed: Shed) -> None:
         """Called when a request was shed."""

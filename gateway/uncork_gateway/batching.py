@@ -13,12 +13,14 @@ from uncork_dispatcher import AsyncDispatcher, Observer, Runner
 from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.shadow import ShadowTally
 from uncork_gateway.telemetry.access_log import batch_observers
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.live_state import LiveState
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recorder import Recorder
+from uncork_workers.wire.schema import ApiDescription
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -121,9 +123,14 @@ class Batching:
         )
         self.collectors: list[Collector] = [
             self.metrics,
-            _gauges(self.dispatcher, served, has_goal=has_goal),
+            _gauges(self.dispatcher, served, self.metrics.classes, has_goal=has_goal),
             self.shadow,
         ]
+
+    def classes(self, api: ApiDescription) -> Classes | None:
+        """Return the classes of an API's requests; None if it has one."""
+        names = api.class_names
+        return None if names is None else Classes(names, self.metrics.bulk(api.name))
 
     def forget_api(self, name: str) -> bool:
         """Drop an API's queue, estimate, counts and history; return False if it still has requests."""
@@ -134,11 +141,18 @@ class Batching:
         return True
 
 
-def _gauges(dispatcher: AsyncDispatcher[Any, Any], served: Served, *, has_goal: bool) -> LiveState:
+def _gauges(
+    dispatcher: AsyncDispatcher[Any, Any],
+    served: Served,
+    classes: Callable[[str], tuple[str, str] | None],
+    *,
+    has_goal: bool,
+) -> LiveState:
     return LiveState(
         apis=lambda: [api for api in dispatcher.stats() if served.serves(api.name)],
         workers=served.worker_states,
         restarts=lambda: served.restarts,
         startup_s=lambda: dispatcher.startup_s,
+        classes=classes,
         has_goal=has_goal,
     )

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from uncork_dispatcher.actions import BatchStatus, ShedReason
+from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import WorkerLost
 from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Runner, payloads_of
@@ -102,8 +102,8 @@ class Log:
         """A batch came back, or will not."""
         self.lines.append(("ended", batch.number, status, round(batch.started, 6), round(batch.seconds, 6)))
 
-    def request_shed(self, api: str, reason: ShedReason) -> None:
-        self.lines.append(("shed", api, reason))
+    def request_shed(self, shed: Shed) -> None:
+        self.lines.append(("shed", shed.api, shed.reason))
 
 
 def dispatcher(

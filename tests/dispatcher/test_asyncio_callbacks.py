@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.dispatcher.shell import shell_of
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
-from uncork_dispatcher.actions import BatchStatus, ShedReason
+from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
 from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
@@ -130,7 +130,7 @@ class World:
         self.open.pop(batch.number, None)
         self.react()
 
-    def request_shed(self, api: str, reason: ShedReason) -> None:
+    def request_shed(self, shed: Shed) -> None:
         self.react()
 
     # What may happen at any time

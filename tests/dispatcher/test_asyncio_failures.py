@@ -13,7 +13,7 @@ import pytest
 
 from tests.dispatcher.batches import batch_of
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shell_of, shout
-from uncork_dispatcher.actions import BatchStatus, ShedReason
+from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
 from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
@@ -238,7 +238,7 @@ async def test_an_observer_that_raises_costs_nobody_anything(caplog: pytest.LogC
         def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
             raise RuntimeError("ended")
 
-        def request_shed(self, api: str, reason: ShedReason) -> None:
+        def request_shed(self, shed: Shed) -> None:
             raise RuntimeError("shed")
 
     class Listening(Log):
@@ -248,8 +248,8 @@ async def test_an_observer_that_raises_costs_nobody_anything(caplog: pytest.LogC
         def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
             events.append(status)
 
-        def request_shed(self, api: str, reason: ShedReason) -> None:
-            events.append(reason)
+        def request_shed(self, shed: Shed) -> None:
+            events.append(shed.reason)
 
     events: list[str] = []
     shell = shell_of(TaskRunner(Workers()), observers=[Broken(), Listening()])

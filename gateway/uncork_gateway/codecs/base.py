@@ -109,6 +109,7 @@ class Marshalled(msgspec.Struct, frozen=True):
         client_timeout_s: float = math.inf,
         source: Hashable = None,
         flow: Hashable = None,
+        bulk: bool = False,
     ) -> Submission[Marshalled, R]:
         """Return the dispatcher's form of the request; ``waiter`` receives its result."""
         return Submission(
@@ -124,6 +125,7 @@ class Marshalled(msgspec.Struct, frozen=True):
             client_timeout_s=client_timeout_s,
             source=source,
             flow=flow,
+            bulk=bulk,
         )
 
     def path_to(self, place: RowPath) -> str:

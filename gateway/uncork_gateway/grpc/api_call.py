@@ -29,6 +29,7 @@ class ApiCall(AnsweredCall):
     _submitted: Submitted | None = None
     _payload: Marshalled
     _route: MessageRoute | None = None
+    _bulk = False
 
     def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
         super().__init__(stream, head)
@@ -40,7 +41,7 @@ class ApiCall(AnsweredCall):
 
     @property
     def _tally(self) -> ApiTally | None:
-        return None if self._route is None else self._route.tally
+        return None if self._route is None else self._route.tally_of(self._bulk)
 
     def _batch_id(self, batch: int) -> str:
         return "" if self._route is None else self._route.batch_headers.id_of(batch)
@@ -57,6 +58,8 @@ class ApiCall(AnsweredCall):
         if route.grouping is not None:
             payload = route.grouping.complete(payload, route.grouping.of_headers(head.metadata))
         self._payload, self._rows = payload, payload.rows
+        if (classes := route.classes) is not None:
+            self._bulk = classes.is_bulk(classes.of_headers(head.metadata), payload.parameters)
         self._submitted = route.submit(
             self,
             payload,
@@ -64,6 +67,7 @@ class ApiCall(AnsweredCall):
             # Requests that are open at one time are of different callers, even if they share a connection.
             source=(stream.connection.number, stream.lane, self.place),
             flow=value_of(head.metadata, fair_by),
+            bulk=self._bulk,
         )
 
     def _written(self, answer: RequestResult[HandlerResult]) -> tuple[bytes, bytes]:

@@ -193,6 +193,7 @@ def _served(model: Model, batching: Batching) -> ServedModel:
             dialect=dialect,
             streams=model.api.streams,
             grouping=groups,
+            classes=batching.classes(model.api),
         )
 
     return ServedModel(model, route(V2Grpc), route(Predict))

@@ -18,6 +18,7 @@ from uncork_gateway.requests.api_target import ApiTarget, Shared, accepted
 from uncork_gateway.requests.group_parts import Submitted
 from uncork_gateway.requests.head import Head, read_head
 from uncork_gateway.requests.request import BufferedRequest
+from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class ApiRoute(ApiTarget):
@@ -46,7 +47,8 @@ class ApiRoute(ApiTarget):
             headers = [header for header in headers if header[0].lower() not in ENCODING_HEADERS]
         try:
             group = () if self.grouping is None else self.grouping.of_headers(headers)
-            return head._replace(headers=self.dialect.keep(headers, target), group=group)
+            bulk = None if self.classes is None else self.classes.of_headers(headers)
+            return head._replace(headers=self.dialect.keep(headers, target), group=group, bulk=bulk)
         except GatewayError as error:
             return head._replace(rejection=error)
 
@@ -62,6 +64,11 @@ class ApiRequest(BufferedRequest[ApiRoute]):
 
     _submitted: Submitted | None = None
     _payload: Marshalled
+    _bulk = False
+
+    @property
+    def _tally(self) -> ApiTally:
+        return self._route.tally_of(self._bulk)
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:
         route, result = self._route, accepted(answer)
@@ -84,6 +91,13 @@ class ApiRequest(BufferedRequest[ApiRoute]):
         if route.grouping is not None:
             payload = route.grouping.complete(payload, head.group)
         self._payload, self._rows = payload, payload.rows
+        if route.classes is not None:
+            self._bulk = route.classes.is_bulk(head.bulk, payload.parameters)
         self._submitted = route.submit(
-            self, payload, client_timeout_s=head.timeout_s, source=self._connection.number, flow=head.flow
+            self,
+            payload,
+            client_timeout_s=head.timeout_s,
+            source=self._connection.number,
+            flow=head.flow,
+            bulk=self._bulk,
         )

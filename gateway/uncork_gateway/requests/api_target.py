@@ -10,6 +10,7 @@ from uncork_gateway.codecs import Grouping, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Refused, Unavailable
 from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.group_parts import Client, GroupParts, Submitted, submit
 from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -22,6 +23,7 @@ class Shared(TypedDict):
     tally: ApiTally
     batch_headers: BatchHeaders
     grouping: NotRequired[Grouping | None]
+    classes: NotRequired[Classes | None]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -36,13 +38,18 @@ class ApiTarget:
         self.tally = shared["tally"]
         self.batch_headers = shared["batch_headers"]
         self.grouping = shared.get("grouping")
+        self.classes = shared.get("classes")
         self.removed = False
         self.shadows: Sequence[Shadow] = ()
         """Get copies of the requests."""
 
     def remove(self) -> None:
         """Reject requests that are still arriving, because the API has been removed."""
-        self.removed, self.tally = True, ApiTally()
+        self.removed, self.tally, self.classes = True, ApiTally(), None
+
+    def tally_of(self, bulk: bool) -> ApiTally:
+        """Return the counts of a class of requests."""
+        return self.classes.bulk_tally if bulk and self.classes is not None else self.tally
 
     def submit(
         self,
@@ -59,7 +66,7 @@ class ApiTarget:
         if self.removed:
             raise Unavailable("this API was removed", reason="api_removed")
         for shadow in self.shadows:
-            waiter = shadow.follow(waiter, payload)
+            waiter = shadow.follow(waiter, payload, bulk=client.get("bulk", False))
         return submit(self.dispatcher, waiter, self.api, payload, **client)
 
     def cancel(self, submitted: Submitted) -> None:

@@ -27,6 +27,7 @@ class Client(TypedDict, total=False):
     client_timeout_s: float
     source: Hashable
     flow: Hashable
+    bulk: bool
 
 
 def submit(

@@ -25,6 +25,7 @@ class Head(NamedTuple):
         target: path and query.
         trace: the headers that identify the request's trace.
         group: the texts of the values of ``group_by`` that come from headers.
+        bulk: True if the headers name the API's second class, None if they name none.
     """
 
     timeout_s: float
@@ -37,6 +38,7 @@ class Head(NamedTuple):
     target: bytes = b""
     trace: tuple[Header, ...] = ()
     group: tuple[bytes, ...] = ()
+    bulk: bool | None = None
 
 
 def read_head(

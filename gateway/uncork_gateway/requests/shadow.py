@@ -72,17 +72,19 @@ class Shadow:
         self._duration = tally.duration[api]
         self._loop = asyncio.get_running_loop()
 
-    def follow(self, waiter: Waiter[HandlerResult], payload: Marshalled) -> Waiter[HandlerResult]:
+    def follow(
+        self, waiter: Waiter[HandlerResult], payload: Marshalled, *, bulk: bool = False
+    ) -> Waiter[HandlerResult]:
         """Submit a copy of a request; return the waiter to use for the real request instead of ``waiter``."""
         comparison = _Comparison(waiter, self._outcomes)
         # After the request itself.
-        self._loop.call_soon(self._send, comparison, payload)
+        self._loop.call_soon(self._send, comparison, payload, bulk)
         return comparison
 
-    def _send(self, comparison: _Comparison, payload: Marshalled) -> None:
+    def _send(self, comparison: _Comparison, payload: Marshalled, bulk: bool) -> None:
         copy = _Copy(comparison, self._duration)
         try:
-            submit(self._dispatcher, copy, self._api, replace(payload, span=None))
+            submit(self._dispatcher, copy, self._api, replace(payload, span=None), bulk=bulk)
         except RequestShed as error:
             copy.failed(error)
         except KeyError:  # The other version has dropped the API since the request came.

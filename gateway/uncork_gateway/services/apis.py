@@ -161,6 +161,8 @@ class Apis:
             if service != self.service or one != self._rules.get(name):
                 self._batching.dispatcher.set_api(one)
         self._rules = prepared.rules
+        for api in offer.service.apis:
+            self._batching.metrics.set_classes(api.name, api.class_names)
         self.in_force = {api.name: api for api in offer.service.apis}
         self._old_routes += self._routes
         self._routes = [*offer.routes.values()]
@@ -203,6 +205,7 @@ class Apis:
             max_body_bytes=settings.max_body_bytes,
             batch_headers=batching.batch_headers,
             grouping=grouping(api),
+            classes=batching.classes(api),
             fair_by=settings.fair_by,
         )
 
@@ -228,6 +231,7 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
         max_queue_rows=max_queue_rows,
         max_queue_requests=max(_QUEUE_REQUESTS, limits.max_queue_rows),
         max_queue_bytes=limits.max_queue_bytes,
+        bulk_goal_s=api.bulk_goal_s,
         fair=limits.fair_by is not None,
     )
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from uncork_dispatcher import Batch, BatchStatus, ShedReason
+from uncork_dispatcher import Batch, BatchStatus
+from uncork_dispatcher.actions import Shed
 
 # Of batches whose requests leave before they are answered, nothing is learned. So many are remembered, and so
 # many of the workers that were lost or killed last.
@@ -70,7 +71,7 @@ class LethalBatches:
     def batch_started(self, batch: Batch[Any]) -> None:
         """Do nothing; see :class:`uncork_dispatcher.Observer`."""
 
-    def request_shed(self, api: str, reason: ShedReason) -> None:
+    def request_shed(self, shed: Shed) -> None:
         """Do nothing; see :class:`uncork_dispatcher.Observer`."""
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from uncork_dispatcher import Batch, BatchStatus, Observer, ShedReason, longest_queued_s
+from uncork_dispatcher import Batch, BatchStatus, Observer, longest_queued_s
+from uncork_dispatcher.actions import Shed
 from uncork_gateway.headers import printable
 
 _requests = logging.getLogger("uncork.access")
@@ -78,7 +79,7 @@ class BatchLog:
         text = ", ".join([f"{name} {value}" for name, value in fields.items()])
         _batches.debug("%s", text, extra=fields)
 
-    def request_shed(self, api: str, reason: ShedReason) -> None:
+    def request_shed(self, shed: Shed) -> None:
         """Do nothing: a shed request is in no batch."""
 
 

@@ -1,12 +1,13 @@
 """Gauges that are computed at each scrape: queues, estimates, workers."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from uncork_dispatcher import ApiStats
+from uncork_dispatcher import ApiRules, ApiStats, ClassStats
 
 
 class LiveState(Collector):
@@ -18,6 +19,7 @@ class LiveState(Collector):
         restarts: returns the number of worker restarts.
         startup_s: returns the seconds that launched workers usually take until ready; None before the first
             launch.
+        classes: returns the names of an API's classes; None if it has one.
         has_goal: True if the APIs have a latency goal.
     """
 
@@ -28,20 +30,27 @@ class LiveState(Collector):
         workers: Callable[[], Iterable[str]],
         restarts: Callable[[], int],
         startup_s: Callable[[], float | None] = lambda: None,
+        classes: Callable[[str], tuple[str, str] | None] = lambda api: None,
         has_goal: bool = True,
     ) -> None:
         self._apis = apis
         self._workers = workers
         self._restarts = restarts
         self._startup_s = startup_s
+        self._classes = classes
         self._readings = {name: reading for name, reading in _READINGS.items() if has_goal or name != _GOAL}
 
     def collect(self) -> Iterable[Metric]:
         apis = self._apis()
         for name, (text, read) in self._readings.items():
-            gauge = GaugeMetricFamily(name, text, labels=["api"])
+            gauge = GaugeMetricFamily(name, text, labels=["api", "class"])
             for api in apis:
-                gauge.add_metric([api.name], read(api))
+                names, of_bulk = self._classes(api.name), _OF_BULK.get(name)
+                if names is None or of_bulk is None or api.bulk is None:
+                    gauge.add_metric([api.name], read(api))
+                else:
+                    gauge.add_metric([api.name, names[0]], read(api))
+                    gauge.add_metric([api.name, names[1]], of_bulk(api.rules, api.bulk))
             yield gauge
         workers = GaugeMetricFamily("uncork_workers", "Workers by state.", labels=["state"])
         states = {**dict.fromkeys(("starting", "idle", "busy"), 0), **Counter(self._workers())}
@@ -58,6 +67,11 @@ class LiveState(Collector):
 
 
 _GOAL = "uncork_goal_seconds"
+_OF_BULK: dict[str, Callable[[ApiRules, ClassStats], float]] = {
+    _GOAL: lambda rules, bulk: math.inf if rules.bulk_goal_s is None else rules.bulk_goal_s,
+    "uncork_queue_rows": lambda rules, bulk: bulk.queued_rows,
+    "uncork_queue_bytes": lambda rules, bulk: bulk.queued_bytes,
+}
 _READINGS: dict[str, tuple[str, Callable[[ApiStats], float]]] = {
     _GOAL: ("Latency goal.", lambda api: api.rules.goal_s),
     "uncork_max_batch_rows": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from uncork_dispatcher import Batch, BatchStatus, Reason, ShedReason
+from uncork_dispatcher.actions import Shed
 from uncork_gateway.telemetry.distribution import Distribution
 
 Transport = Literal["http", "grpc"]
@@ -147,6 +148,11 @@ class Metrics(Collector):
     def __init__(self, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock
         self._apis: dict[str, ApiTally] = {}
+        self._classes: dict[str, tuple[str, str]] = {}
+        """The names of the classes of APIs that have two."""
+        self._bulk: dict[str, ApiTally] = {}
+        """The counts of the second class of these APIs; ``_apis`` has those of the first."""
+        self._bulk_rows: defaultdict[str, float] = defaultdict(float)
         self._before_answer: Callable[[str], object] = lambda api: None
 
     def watch_answers(self, before: Callable[[str], object]) -> None:
@@ -154,15 +160,36 @@ class Metrics(Collector):
         self._before_answer = before
 
     def api(self, name: str) -> ApiTally:
-        """Return the counts of an API; changes of the API keep them."""
-        tally = self._apis.get(name)
+        """Return the counts of an API, without requests of a second class; changes of the API keep them."""
+        return self._tally(self._apis, name)
+
+    def bulk(self, name: str) -> ApiTally:
+        """Return the counts of the requests of an API's second class; changes of the API keep them."""
+        return self._tally(self._bulk, name)
+
+    def set_classes(self, api: str, names: tuple[str, str] | None) -> None:
+        """Name the classes of an API; None if it has one."""
+        if names is None:
+            self._classes.pop(api, None)
+        else:
+            self._classes[api] = names
+
+    def classes(self, api: str) -> tuple[str, str] | None:
+        """Return the names of an API's classes; None if it has one."""
+        return self._classes.get(api)
+
+    def _tally(self, tallies: dict[str, ApiTally], name: str) -> ApiTally:
+        tally = tallies.get(name)
         if tally is None:
-            tally = self._apis[name] = ApiTally(partial(self._before_answer, name))
+            tally = tallies[name] = ApiTally(partial(self._before_answer, name))
         return tally
 
     def forget(self, name: str) -> None:
         """Drop the counts of an API, which is no longer exposed."""
         self._apis.pop(name, None)
+        self._bulk.pop(name, None)
+        self._bulk_rows.pop(name, None)
+        self.set_classes(name, None)
 
     # The dispatcher's observer
 
@@ -173,7 +200,13 @@ class Metrics(Collector):
         tally.released_rows += batch.rows
         tally.batch_rows.observe(batch.count)
         tally.batch_requests.observe(len(batch.requests))
-        tally.queue_wait.observe_all([released - request.arrival for request in batch.requests])
+        if not batch.bulk_rows:
+            tally.queue_wait.observe_all([released - request.arrival for request in batch.requests])
+        else:
+            self._bulk_rows[batch.api] += batch.bulk_rows
+            for request in batch.requests:
+                waited = self.bulk(batch.api) if request.bulk else tally
+                waited.queue_wait.observe(released - request.arrival)
         tally.inference.last_release = self._wall_clock()
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
@@ -189,34 +222,54 @@ class Metrics(Collector):
             tally.worked_s += seconds
             tally.inference.worked(batch)
 
-    def request_shed(self, api: str, reason: ShedReason) -> None:
-        self.api(api).sheds[reason] += 1
+    def request_shed(self, shed: Shed) -> None:
+        tally = self.bulk(shed.api) if shed.request.bulk else self.api(shed.api)
+        tally.sheds[shed.reason] += 1
 
     # The collector
 
     def collect(self) -> Iterable[Metric]:
         yield self._requests()
         yield self._batches_ahead()
+        yield self._rows_of_bulk()
         for name, text, label, counts in _COUNTERS:
-            counter = CounterMetricFamily(name, text, labels=["api", label])
-            for api, tally in self._apis.items():
+            counter = CounterMetricFamily(name, text, labels=["api", label, "class"])
+            for api, tally, of_class in self._tallies(name):
                 for value, count in counts(tally).items():
-                    counter.add_metric([api, str(value)], count)
+                    counter.add_metric([api, str(value), *of_class], count)
             yield counter
         for name, text, distribution in _DISTRIBUTIONS:
-            histogram = HistogramMetricFamily(name, text, labels=["api"])
-            for api, tally in self._apis.items():
-                distribution(tally).add_to(histogram, [api])
+            histogram = HistogramMetricFamily(name, text, labels=["api", "class"])
+            for api, tally, of_class in self._tallies(name):
+                distribution(tally).add_to(histogram, [api, *of_class])
             yield histogram
+
+    def _tallies(self, metric: str) -> Iterable[tuple[str, ApiTally, Sequence[str]]]:
+        """Yield each API with its counts and the value of the label ``class``, if it has classes.
+
+        A metric of batches has no classes.
+        """
+        for api, tally in self._apis.items():
+            names = self._classes.get(api) if metric in _BY_CLASS else None
+            yield api, tally, () if names is None else names[:1]
+            if names is not None:
+                yield api, self.bulk(api), names[1:]
 
     def _requests(self) -> Metric:
         text = "Requests finished, by status and protocol; 499 if the client disconnected."
-        requests = CounterMetricFamily("uncork_requests", text, labels=["api", "protocol", "status"])
-        for api, tally in self._apis.items():
+        requests = CounterMetricFamily("uncork_requests", text, labels=["api", "protocol", "status", "class"])
+        for api, tally, of_class in self._tallies("uncork_requests"):
             for protocol, statuses in tally.statuses_by_protocol.items():
                 for status, count in statuses.items():
-                    requests.add_metric([api, protocol, str(status)], count)
+                    requests.add_metric([api, protocol, str(status), *of_class], count)
         return requests
+
+    def _rows_of_bulk(self) -> Metric:
+        text = "Rows of the second class in batches released; their cost, if the API defines one."
+        rows = CounterMetricFamily("uncork_bulk_rows", text, labels=["api"])
+        for api in self._classes:
+            rows.add_metric([api], self._bulk_rows[api])
+        return rows
 
     def _batches_ahead(self) -> Metric:
         text = "Batches released to a worker while it ran another one."
@@ -230,6 +283,12 @@ _COUNTS = (
     *("statuses", "grpc_statuses", "errors", "releases", "endings", "sheds"),
     *("duration", "queue_wait", "batch_rows", "batch_requests", "batch_duration"),
     *("ahead", "released_rows", "ran", "ran_s", "worked_rows", "worked_s"),
+)
+_BY_CLASS = frozenset(
+    {
+        *("uncork_requests", "uncork_errors", "uncork_shed"),
+        *("uncork_request_duration_seconds", "uncork_queue_wait_seconds"),
+    }
 )
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
     ("uncork_errors", "5xx responses, without shed requests, by status.", "status", lambda api: api.errors),

@@ -10,7 +10,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import ApiSample, Batch, BatchStatus, Estimate, ShedReason, longest_queued_s
+from uncork_dispatcher import ApiSample, Batch, BatchStatus, Estimate, longest_queued_s
+from uncork_dispatcher.actions import Shed
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
@@ -20,6 +21,7 @@ _STEP_S = WINDOW_S / 10
 _SAMPLE_S = 1.0
 # The mean time of fewer batches is chance.
 _ENOUGH_BATCHES = 20
+_NONE = ApiTally()
 
 
 class _Snapshot(NamedTuple):
@@ -28,6 +30,8 @@ class _Snapshot(NamedTuple):
     time: float
     tally: ApiTally
     arrived_rows: float
+    bulk_tally: ApiTally
+    bulk_rows: float
 
 
 class _Api:
@@ -81,7 +85,7 @@ class Recorder:
         since = now - WINDOW_S - _STEP_S
         # A snapshot is taken before anything new is counted, so the first one that is young enough misses
         # nothing recent.
-        present = _Snapshot(now, tally, sample.arrived_rows)
+        present = _Snapshot(now, tally, sample.arrived_rows, _NONE, 0.0)
         base = next((past for past in known.snapshots if past.time >= since), present)
         return Recent(
             now - base.time,
@@ -89,6 +93,19 @@ class Recorder:
             sample.arrived_rows - base.arrived_rows,
             _estimate(known, tally, sample),
         )
+
+    def recent_bulk(self, api: str, now: float) -> Recent:
+        """Return the recent counts of an API's second class."""
+        tally, sample = self._metrics.bulk(api), self._sample(api)
+        since = now - WINDOW_S - _STEP_S
+        present = _Snapshot(now, _NONE, 0.0, tally, sample.bulk_rows)
+        base = next((past for past in self._apis[api].snapshots if past.time >= since), present)
+        counts = tally.since(base.bulk_tally)
+        return Recent(now - base.time, counts, sample.bulk_rows - base.bulk_rows, None)
+
+    def classes(self, api: str) -> tuple[str, str] | None:
+        """Return the names of an API's classes; None if it has one."""
+        return self._metrics.classes(api)
 
     def forget(self, api: str) -> None:
         self._apis.pop(api, None)
@@ -117,8 +134,8 @@ class Recorder:
             )
         )
 
-    def request_shed(self, api: str, reason: ShedReason) -> None:
-        self._note(api)
+    def request_shed(self, shed: Shed) -> None:
+        self._note(shed.api)
 
     def _note(self, api: str, now: float | None = None, *, leaving_rows: float = 0.0) -> _Api:
         """Take a sample if due, before a new event at ``now`` is counted, and return the API's record.
@@ -143,10 +160,12 @@ class Recorder:
             return
         known.copy_due = now + _STEP_S
         arrived_rows = sample.arrived_rows
-        if not known.running and now - known.last_event > _STEP_S:
+        if not known.running and not sample.bulk_rows and now - known.last_event > _STEP_S:
             # After a silence, everything queued has arrived since.
             arrived_rows -= sample.queued_rows + leaving_rows
-        known.snapshots.append(_Snapshot(now, self._metrics.api(api).copy(), arrived_rows))
+        tally, has_classes = self._metrics.api(api).copy(), self._metrics.classes(api) is not None
+        bulk = self._metrics.bulk(api).copy() if has_classes else _NONE
+        known.snapshots.append(_Snapshot(now, tally, arrived_rows, bulk, sample.bulk_rows))
 
 
 def _with_transport(sample: ApiSample) -> Estimate | None:

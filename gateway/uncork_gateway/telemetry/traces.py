@@ -7,7 +7,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from uncork_dispatcher import Batch, BatchStatus, RequestResult, ShedReason
+from uncork_dispatcher import Batch, BatchStatus, RequestResult
+from uncork_dispatcher.actions import Shed
 from uncork_gateway.headers import Header, path_of, printable
 
 _propagator = TraceContextTextMapPropagator()
@@ -103,7 +104,7 @@ class Traces:
             span.set_status(Status(StatusCode.ERROR))
         span.end()
 
-    def request_shed(self, api: str, reason: ShedReason) -> None:
+    def request_shed(self, shed: Shed) -> None:
         """Do nothing: the request's own span records its status."""
 
 

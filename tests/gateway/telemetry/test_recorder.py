@@ -9,6 +9,7 @@ import pytest
 
 from tests.dispatcher.batches import batch_of, submitted
 from uncork_dispatcher import ApiSample, BatchStatus, Estimate
+from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import Metrics
@@ -72,7 +73,7 @@ class Told:
 
     def shed(self) -> None:
         for observer in (self.recorder, self.metrics):
-            observer.request_shed("a", "deadline")
+            observer.request_shed(Shed(submitted(), "a", "deadline", 1.0))
 
 
 @pytest.fixture

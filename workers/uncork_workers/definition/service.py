@@ -1,7 +1,7 @@
 """Services: subclass :class:`Service` and decorate its handlers with :func:`api`."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from uncork_workers.wire.schema import (
     DefinitionError,
     ErrorFormat,
     ServiceDescription,
+    check_classes,
     check_route,
     group_sources,
     not_for_streams,
@@ -64,7 +65,8 @@ def api(
     input: Adapter,
     output: Output | Sequence[Output] | None = None,
     route: str | None = None,
-    mb_max_latency: float = 300,
+    mb_max_latency: float | None = None,
+    classes: Mapping[str, float | None] | None = None,
     mb_max_batch_size: int = 1000,
     mb_max_batch_bytes: int = 64 * 2**20,
     policy: str = "cork",
@@ -94,8 +96,13 @@ def api(
         output: the output adapters, for example ``Csv()``. Clients choose with ``Accept``; without it they
             get the first. Default: JSON, and on request ``.npy`` and CSV. Not for generators.
         route: path of the API. Default: ``/<method name>``.
-        mb_max_latency: latency goal in milliseconds. A request waits for others only while the goal can
-            still be met.
+        mb_max_latency: latency goal in milliseconds, 300 by default. A request waits for others only while
+            the goal can still be met.
+        classes: two classes of requests with goals of their own, instead of ``mb_max_latency``, such as
+            ``{"interactive": 100, "bulk": 10_000}``: names and goals in milliseconds, the shorter goal
+            first. Clients name the class in the header ``X-Request-Class``; the first is the default. Its
+            requests go first; the second runs in the room that the first goal leaves. A second goal of None
+            is never missed, so no request of that class is refused for it. Requires the policy ``"cork"``.
         mb_max_batch_size: the most rows in a batch and in one call of the method.
         mb_max_batch_bytes: the most bytes of request bodies in a batch.
         policy: when to release a batch: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"``,
@@ -146,7 +153,7 @@ def api(
         if streams:
             _check_stream(name, policy, output=output, warmup=warmup)
         settings = ApiSettings(
-            mb_max_latency=mb_max_latency,
+            mb_max_latency=_first_goal(name, mb_max_latency, classes),
             mb_max_batch_size=mb_max_batch_size,
             mb_max_batch_bytes=mb_max_batch_bytes,
             policy=policy,
@@ -175,6 +182,7 @@ def api(
             streams=streams,
             errors=errors,
             group_by=by,
+            classes=None if classes is None else dict(classes),
         )
         description.check()
         warn_of_units(name, settings)
@@ -182,6 +190,19 @@ def api(
         return handler
 
     return decorate
+
+
+def _first_goal(api: str, mb_max_latency: float | None, classes: object) -> float:
+    if classes is None:
+        return ApiSettings().mb_max_latency if mb_max_latency is None else mb_max_latency
+    if mb_max_latency is not None:
+        raise DefinitionError(
+            f"API {api!r}: classes and mb_max_latency exclude each other; remove mb_max_latency, the goal of "
+            "the first class replaces it"
+        )
+    check_classes(api, classes)
+    goal_ms: float = next(iter(classes.values()))  # type: ignore[attr-defined]
+    return goal_ms
 
 
 def _as_tuple(values: Any) -> Any:

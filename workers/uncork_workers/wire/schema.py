@@ -4,6 +4,7 @@ The gateway never imports user code; a worker sends this description of it.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeGuard, get_args
 
@@ -45,7 +46,9 @@ _NOT_FOR_STREAMS = {
     "allowed_batch_sizes": "requests are not batched",
     "allowed_lengths": "requests are not batched",
     "group_by": "requests are not batched",
+    "classes": "requests are not batched",
 }
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -118,6 +121,9 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         errors: the format of errors at the API's own route.
         group_by: the sources of values that requests must share to share a batch; a tuple's values are a
             tuple for the handler.
+        classes: the names of both classes of requests and their goals in milliseconds, the default class
+            first; the second goal may be None. The current goal of the first is ``mb_max_latency``. None:
+            the API has one class.
     """
 
     name: str
@@ -133,6 +139,23 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False
     errors: ErrorFormat = "problem"
     group_by: str | tuple[str, ...] | None = None
+    classes: dict[str, float | None] | None = None
+
+    @property
+    def class_names(self) -> tuple[str, str] | None:
+        """The names of the classes, the default first; None with one class."""
+        if self.classes is None:
+            return None
+        first, second = self.classes
+        return first, second
+
+    @property
+    def bulk_goal_s(self) -> float | None:
+        """The goal of the second class in seconds, infinity if it has none; None with one class."""
+        if self.classes is None:
+            return None
+        goal_ms = list(self.classes.values())[1]
+        return math.inf if goal_ms is None else goal_ms / 1000
 
     @property
     def sources(self) -> list[Source]:
@@ -166,10 +189,11 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         if self.errors not in get_args(ErrorFormat):
             raise wrong_value(self.name, "errors", " or ".join(map(repr, get_args(ErrorFormat))), self.errors)
         for argument, reason in _NOT_FOR_STREAMS.items():
-            holder = self if argument == "group_by" else self.settings
+            holder = self if argument in ("group_by", "classes") else self.settings
             if self.streams and getattr(holder, argument) is not None:
                 raise not_for_streams(self.name, argument, reason)
         self._check_groups()
+        self._check_classes()
         if self.settings.allowed_lengths is not None and self.settings.cost is None:
             raise DefinitionError(
                 f"API {self.name!r}: allowed_lengths requires a cost, the length of a row; set cost"
@@ -177,6 +201,22 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         if self.settings.cost_field is not None and self.input.get("kind") not in KINDS_WITH_FIELDS:
             accepted = f"a number or {COST_IN_BYTES!r} for this input, whose rows have no fields"
             raise wrong_value(self.name, "cost", accepted, self.settings.cost)
+
+    def _check_classes(self) -> None:
+        if self.classes is None:
+            return
+        check_classes(self.name, self.classes)
+        if self.settings.policy != "cork":
+            raise DefinitionError(
+                f"API {self.name!r}: classes require policy 'cork', got {self.settings.policy!r}; other "
+                "policies do not know how much bulk a batch may have"
+            )
+        (first, _), (second, goal_ms) = self.classes.items()
+        if goal_ms is not None and not self.settings.mb_max_latency < goal_ms:
+            raise DefinitionError(
+                f"API {self.name!r}: mb_max_latency is the goal of class {first!r} and must be less than "
+                f"{goal_ms:g} ms, the goal of {second!r}, got {self.settings.mb_max_latency:g}"
+            )
 
     def _check_groups(self) -> None:
         is_raw = self.input.get("kind") == "raw"
@@ -222,6 +262,30 @@ def group_sources(api: str, group_by: object) -> list[Source]:
         return sources_of(group_by)
     except ValueError as error:
         raise DefinitionError(f"API {api!r}: {error}") from None
+
+
+def check_classes(api: str, classes: object) -> None:
+    """Check the ``classes`` of an API.
+
+    Raises:
+        DefinitionError: if they are wrong.
+    """
+    accepted = "two names with goals in milliseconds, such as {'interactive': 100, 'bulk': 10_000}"
+    if not isinstance(classes, Mapping) or len(classes) != 2:
+        raise wrong_value(api, "classes", accepted, classes)
+    for name in classes:
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise wrong_value(api, "the name of a class", "letters, digits, '-' and '_'", name)
+    first, second = classes.values()
+    _check_number(api, "the goal of the first class", first, unit="milliseconds", most=1000 * MAX_SECONDS)
+    if second is None:
+        return
+    _check_number(api, "the goal of the second class", second, unit="milliseconds", most=1000 * MAX_SECONDS)
+    if not first < second:
+        raise DefinitionError(
+            f"API {api!r}: the goals of classes must rise, got {first!r} and {second!r}; list the class with "
+            "the shorter goal first"
+        )
 
 
 def _may_have(schema: Mapping[str, Any], field: str, root: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from uncork_gateway.pages.openapi.errors import ERROR, OPENAI_ERROR, PROBLEM, er
 from uncork_gateway.pages.openapi.models import TAGS, paths_of_models
 from uncork_gateway.pages.openapi.replies import any_other, result_of
 from uncork_gateway.pages.openapi.results import example_result
+from uncork_gateway.requests.classes import CLASS_HEADER
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.version import VERSION
 from uncork_gateway.versions import ServiceName
@@ -104,7 +105,7 @@ def _operation(
         "tags": [tag],
         **({"summary": summary} if summary else {}),
         **({"description": text.strip()} if text.strip() else {}),
-        "parameters": [_TIMEOUT, *_group_headers(api)],
+        "parameters": [_TIMEOUT, *_class_header(api), *_group_headers(api)],
         "requestBody": body_of(api, row),
         "responses": {
             "200": result_of(api, example),
@@ -112,6 +113,15 @@ def _operation(
             "default": any_other() if makes_own else other_errors(dialect),
         },
     }
+
+
+def _class_header(api: ApiDescription) -> list[Schema]:
+    if api.class_names is None:
+        return []
+    first, second = api.class_names
+    about = f"The class of the request. Requests of class {second} run in the room that {first} leaves."
+    schema = {"type": "string", "enum": [first, second], "default": first}
+    return [{"name": CLASS_HEADER, "in": "header", "description": about, "schema": schema}]
 
 
 def _group_headers(api: ApiDescription) -> list[Schema]:

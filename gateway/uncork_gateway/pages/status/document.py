@@ -20,6 +20,10 @@ Limit = Literal["nothing", "workers", "goal", "cap"]
 """What keeps an API from answering more, or sooner: too few workers, a goal too short for larger batches, or
 the batch limit."""
 
+BulkLimit = Literal["goal", "cycles", "cap", "share"]
+"""What limits the second class in a batch: the goal of the first; that ten batches of the first would pass;
+the batch limit; or its share of the workers' time, because the goal leaves no room."""
+
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """Predicted time of a batch from release to reply: ``intercept_ms + slope_ms * rows``.
@@ -104,6 +108,31 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class RequestClass(msgspec.Struct, frozen=True, kw_only=True):
+    """One class of an API's requests.
+
+    Attributes:
+        goal_ms: the latency goal; None if the class has none.
+        answered, refused, sheds, rate_rows, latency: as for an API, of this class alone.
+        queued_requests, queued_rows, queued_bytes, oldest_ms: the queue of the class now.
+        limited_by: what limits the rows of the second class in a batch; None for the first, and if too few
+            batches have run.
+    """
+
+    name: str
+    goal_ms: float | None
+    answered: int
+    refused: int
+    sheds: dict[ShedReason, int]
+    rate_rows: float | None
+    latency: Latency | None
+    queued_requests: int
+    queued_rows: float
+    queued_bytes: int
+    oldest_ms: float
+    limited_by: BulkLimit | None
+
+
 class Api(msgspec.Struct, frozen=True, kw_only=True):
     """One API, or one model behind a proxy.
 
@@ -137,6 +166,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         mean_batch_rows, latency, shares: recent means and percentiles; None without a batch or response.
         queued_requests, queued_rows, queued_bytes: the queue now; ``oldest_ms``: how long its oldest request
             has waited.
+        classes: both classes of requests; empty if the API has one. All other fields about requests are then
+            those of the first class; batches have rows of both.
     """
 
     id: str
@@ -180,6 +211,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     queued_rows: float
     queued_bytes: int
     oldest_ms: float
+    classes: list[RequestClass]
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):

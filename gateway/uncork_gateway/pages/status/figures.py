@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
 from uncork_dispatcher.advice import WORTH
+from uncork_dispatcher.bulk import longest_wait_s, most_cycles_s, rows_of
 from uncork_dispatcher.learning.estimator import EARNED_REACH
-from uncork_gateway.pages.status.document import ApiState, Failure, Limit
+from uncork_gateway.pages.status.document import ApiState, BulkLimit, Failure, Limit
 from uncork_gateway.telemetry.recent import Recent
 
 # Above this share of the capacity, bursts make queues grow without bound.
@@ -72,6 +73,24 @@ class Figures:
     def is_late(self) -> bool:
         """True if more than a few recent requests exceeded the goal."""
         return self.goal_s is not None and not self.recent.is_few and self.recent.p99_s > self.goal_s
+
+    @property
+    def bulk_limited_by(self) -> BulkLimit | None:
+        """What limits the rows of the second class in a batch; None if unknown."""
+        stats, rate, workers = self.stats, self.recent.rate, self.work.workers
+        if self.estimate is None or not workers:
+            return None
+        # The displayed estimate includes the transport.
+        cycles_s = most_cycles_s(
+            rate, self.estimate, workers=workers, transport_s=0.0, limit_rows=stats.limit_rows
+        )
+        wait_s = longest_wait_s(stats.rules.goal_s, rate, self.estimate) if rate else math.inf
+        rows = rows_of(min(wait_s, cycles_s), self.estimate)
+        if rows >= stats.limit_rows:
+            return "cap"
+        if rows < 1:
+            return "share"
+        return "goal" if wait_s <= cycles_s else "cycles"
 
     # Capacity
 

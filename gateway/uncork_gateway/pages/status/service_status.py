@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from uncork_dispatcher import ApiStats, AsyncDispatcher, Decision, WorkStats
+from uncork_dispatcher import ApiStats, AsyncDispatcher, ClassStats, Decision, WorkStats
 from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
@@ -165,8 +165,12 @@ class ServiceStatus:
     def _api(
         self, service: str, figures: Figures, served: ServedApi, failure: document.Failure | None
     ) -> document.Api:
-        key = self._prefix + figures.stats.name
-        return _api(figures, served, failure, self._names, service=service, key=key)
+        name = figures.stats.name
+        found: list[document.RequestClass] = []
+        if figures.stats.bulk is not None and (classes := self._recorder.classes(name)) is not None:
+            recent = self._recorder.recent_bulk(name, self._clock())
+            found = _classes(classes, figures, figures.stats.bulk, recent)
+        return _api(figures, served, failure, self._names, found, service=service, key=self._prefix + name)
 
     def _figures(
         self, work: WorkStats, now: float, epoch_s: float, *, draining: bool
@@ -223,6 +227,7 @@ def _api(
     served: ServedApi,
     failure: document.Failure | None,
     names: Names,
+    classes: list[document.RequestClass],
     *,
     service: str,
     key: str,
@@ -270,6 +275,38 @@ def _api(
         queued_rows=stats.queued_rows,
         queued_bytes=stats.queued_bytes,
         oldest_ms=stats.oldest_s * 1000,
+        classes=classes,
+    )
+
+
+def _classes(
+    names: tuple[str, str], figures: Figures, bulk: ClassStats, recent: Recent
+) -> list[document.RequestClass]:
+    rules = figures.stats.rules
+    first = _class(names[0], figures.recent, figures.stats, rules.goal_s, None)
+    return [first, _class(names[1], recent, bulk, rules.bulk_goal_s, figures.bulk_limited_by)]
+
+
+def _class(
+    name: str,
+    recent: Recent,
+    queue: ApiStats | ClassStats,
+    goal_s: float | None,
+    limited_by: document.BulkLimit | None,
+) -> document.RequestClass:
+    return document.RequestClass(
+        name=name,
+        goal_ms=None if goal_s is None or goal_s == math.inf else goal_s * 1000,
+        answered=recent.answered,
+        refused=recent.refused,
+        sheds=dict(recent.counts.sheds),
+        rate_rows=None if recent.is_few else recent.rate,
+        latency=_latency(recent),
+        queued_requests=queue.queued_requests,
+        queued_rows=queue.queued_rows,
+        queued_bytes=queue.queued_bytes,
+        oldest_ms=queue.oldest_s * 1000,
+        limited_by=limited_by,
     )
 
 

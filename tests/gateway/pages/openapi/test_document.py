@@ -404,3 +404,17 @@ def test_what_requests_are_grouped_by_is_described() -> None:
     row, rows = post["/table"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
     assert "language" in row["required"]
     assert rows["items"] == row
+
+
+class Classed(Service):
+    @api(input=Json(), classes={"interactive": 100, "bulk": None})
+    def predict(self, rows: list[Any]) -> list[Any]:
+        return rows
+
+
+def test_the_header_that_names_a_class_is_described() -> None:
+    document = document_of(describe_service(Classed))
+    validate(document)
+    timeout, header = document["paths"]["/predict"]["post"]["parameters"]
+    assert (timeout["name"], header["name"]) == ("X-Request-Timeout-Ms", "X-Request-Class")
+    assert header["schema"] == {"type": "string", "enum": ["interactive", "bulk"], "default": "interactive"}

@@ -16,6 +16,7 @@ export const SHEDS = {
   client_deadline: "the client's deadline had passed",
   queue_full: "the queue was full",
   too_many_groups: "requests of too many groups were queued",
+  displaced: "requests of the first class needed their place",
   no_worker: "no worker was ready",
   draining: "the gateway was shutting down",
 };

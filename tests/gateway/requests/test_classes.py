@@ -1,0 +1,113 @@
+"""Which class a request names, in headers and in parameters."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.gateway.client import JSON, Client
+from tests.gateway.exposed import registry_of
+from tests.gateway.running import turns
+from tests.gateway.stage import Stage, detail, reason
+from uncork_dispatcher import ApiRules
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.requests.classes import Classes
+from uncork_gateway.telemetry.metrics import ApiTally
+
+CLASSES = Classes(("interactive", "bulk"), ApiTally())
+BULK = (b"X-Request-Class", b"bulk")
+
+
+@pytest.mark.parametrize(
+    ("named", "parameters", "is_bulk"),
+    [
+        (None, None, False),
+        (b"interactive", None, False),
+        (b"bulk", None, True),
+        (None, {}, False),
+        (None, {"priority": 0}, False),
+        (None, {"priority": 1}, False),
+        (None, {"priority": 2}, True),
+        (None, {"priority": None, "beams": [1]}, False),
+        (b"bulk", {"priority": 0}, True),
+        (b"bulk", {"priority": 2}, True),
+        (b"interactive", {"priority": 1}, False),
+    ],
+)
+def test_headers_and_priorities_name_a_class(named: bytes | None, parameters: Any, is_bulk: bool) -> None:
+    headers = [(b"x-other", b"1")] + ([] if named is None else [(b"x-request-class", named)])
+    text = b"" if parameters is None else json.dumps(parameters).encode()
+    assert CLASSES.is_bulk(CLASSES.of_headers(headers), text) is is_bulk
+
+
+@pytest.mark.parametrize("priority", [3, -1, 1.5, "2", True, [2]])
+def test_other_priorities_are_refused(priority: object) -> None:
+    with pytest.raises(BadRequest, match=r"must be 0 \(the default\), 1 \(interactive\) or 2 \(bulk\)"):
+        CLASSES.is_bulk(None, json.dumps({"priority": priority}).encode())
+
+
+def test_parameters_that_are_no_json_are_refused() -> None:
+    with pytest.raises(BadRequest, match="parameters are not valid JSON"):
+        CLASSES.is_bulk(None, b'{"beams": NaN}')
+
+
+@pytest.mark.parametrize(("named", "priority"), [(True, 1), (False, 2)])
+def test_a_priority_that_contradicts_the_header_is_refused(named: bool, priority: int) -> None:
+    with pytest.raises(BadRequest, match="send one of them"):
+        CLASSES.is_bulk(named, json.dumps({"priority": priority}).encode())
+
+
+def classed(**rules: Any) -> Stage:
+    stage = Stage(rules=ApiRules(name="echo", goal_s=50, bulk_goal_s=100, **rules))
+    stage.metrics.set_classes("echo", ("interactive", "bulk"))
+    stage.route.classes = Classes(("interactive", "bulk"), stage.metrics.bulk("echo"))
+    return stage
+
+
+@pytest.mark.parametrize("name", [b"batch", b"Bulk", b"", b"b\xff", b"bulk, bulk"])
+async def test_an_unknown_class_is_refused_with_the_names(name: bytes) -> None:
+    reply = await classed().reply(b"[1]", headers=[JSON, (b"x-request-class", name)])
+    assert detail(reply, 400).startswith("X-Request-Class must be interactive or bulk, got ")
+
+
+async def test_without_classes_the_header_means_nothing() -> None:
+    stage = Stage()
+    assert (await stage.reply(b"[1]", headers=[JSON, (b"x-request-class", b"what")])).status == 200
+    assert stage.counted(200) == 1
+
+
+async def test_each_class_is_counted() -> None:
+    stage = classed()
+    for headers in ([JSON], [JSON, BULK], [JSON, BULK]):
+        assert (await stage.reply(b"[1]", headers=headers)).status == 200
+    registry = registry_of(stage.metrics)
+    for name, requests in (("interactive", 1), ("bulk", 2)):
+        labels = {"api": "echo", "class": name}
+        of_status = {**labels, "protocol": "http", "status": "200"}
+        assert registry.get_sample_value("uncork_requests_total", of_status) == requests
+        for times in ("uncork_request_duration_seconds_count", "uncork_queue_wait_seconds_count"):
+            assert registry.get_sample_value(times, labels) == requests
+    assert registry.get_sample_value("uncork_bulk_rows_total", {"api": "echo"}) == 2
+    assert registry.get_sample_value("uncork_batch_rows_count", {"api": "echo"}) == 3
+
+
+async def test_the_first_class_displaces_bulk_from_a_full_queue() -> None:
+    stage = classed(max_queue_requests=1)
+    stage.runner.gate.clear()
+    running = stage.post(Client(b"[0]", headers=[JSON]))
+    await turns()
+    bulk = stage.post(Client(b"[1]", headers=[JSON, BULK]))
+    await turns()
+    first = stage.post(Client(b"[2]", headers=[JSON]))
+    await turns()
+    displaced = await bulk
+    assert displaced is not None
+    assert "a request of the first class displaced this one" in detail(displaced, 503)
+    assert reason(displaced) == "displaced"
+    assert int(displaced.headers["retry-after"]) >= 1
+    stage.runner.gate.set()
+    replies = await asyncio.gather(running, first)
+    assert [reply.status for reply in replies if reply is not None] == [200, 200]
+    labels = {"api": "echo", "reason": "displaced", "class": "bulk"}
+    assert registry_of(stage.metrics).get_sample_value("uncork_shed_total", labels) == 1
