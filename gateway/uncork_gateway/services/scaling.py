@@ -1,8 +1,16 @@
-"""Decides how many workers the traffic needs, from the dispatcher's estimates."""
+"""Decides how many workers the traffic needs, from the dispatcher's estimates.
+
+Of the second class of an API, *bulk*, it counts as much as its goal needs: what is queued must end within the
+goal. Counting its arrivals would never end for clients that send the next request as soon as one is answered.
+Without a goal, bulk needs no worker.
+"""
 
 import asyncio
+import math
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import ApiDemand, AsyncDispatcher, Autoscaler, Decision
@@ -57,6 +65,8 @@ class Scaling:
         self._resize = resize
         self._clock = clock
         self._look_at = clock() + LOOK_S
+        self._bulk_rows: defaultdict[str, float] = defaultdict(float)
+        """By API, the rows of bulk that its goal required so far."""
 
     async def change_bounds(self, least: int, most: int) -> None:
         """Set new bounds, and start or stop workers until their number is within them."""
@@ -111,4 +121,10 @@ class Scaling:
                 transport_s=sample.transport_s,
                 smallest_rows=api.smallest_rows,
             )
+            goal_s = api.rules.bulk_goal_s
+            if api.bulk is not None and goal_s is not None and goal_s < math.inf:
+                self._bulk_rows[api.name] += api.bulk.queued_rows / goal_s * LOOK_S
+                demands[f"{api.name} (bulk)"] = replace(
+                    demands[api.name], arrived_rows=self._bulk_rows[api.name], goal_s=goal_s
+                )
         return demands

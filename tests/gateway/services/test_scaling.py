@@ -1,6 +1,8 @@
 """The number of workers follows the traffic; with a clock of the test's own."""
 
 import logging
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,7 +10,15 @@ import pytest
 
 from tests.gateway.gateway_stage import gateway
 from tests.gateway.pages.status.staged import stats
-from uncork_dispatcher import ApiSample, ApiStats, AsyncDispatcher, Decision, Estimate, ScalingReason
+from uncork_dispatcher import (
+    ApiSample,
+    ApiStats,
+    AsyncDispatcher,
+    ClassStats,
+    Decision,
+    Estimate,
+    ScalingReason,
+)
 from uncork_gateway.services.scaling import Scaling, Workers
 
 # A row takes 50 ms and shares nothing with others, so 100 rows/s need more than five workers.
@@ -23,6 +33,8 @@ class Stage:
         self.now = 0.0
         self.arrived = 0.0
         self.estimate = estimate
+        self.bulk: tuple[float, ClassStats] | None = None
+        """The goal of bulk, and what is queued."""
         self.count = least
         self.resized: list[int] = []
         self.scaling = Scaling(
@@ -36,7 +48,11 @@ class Stage:
         )
 
     def stats(self) -> list[ApiStats]:
-        return [stats(estimate=self.estimate)]
+        found = stats(estimate=self.estimate)
+        if self.bulk is None:
+            return [found]
+        goal_s, queued = self.bulk
+        return [found._replace(bulk=queued, rules=replace(found.rules, bulk_goal_s=goal_s))]
 
     def sample(self, api: str) -> ApiSample:
         return ApiSample(self.estimate, 0.001, self.arrived, 0.0)
@@ -140,3 +156,12 @@ async def test_workers_start_and_stop_with_the_bounds() -> None:
         await on.scaling.change_bounds(least, most)
         assert on.resized == resized
         assert (on.scaling.least, on.scaling.most) == (least, most)
+
+
+@pytest.mark.parametrize(("goal_s", "workers"), [(math.inf, 1), (100.0, 1), (5.0, 4)])
+async def test_bulk_gets_the_workers_that_its_goal_needs(goal_s: float, workers: int) -> None:
+    """300 rows are queued all the time, whatever the number of workers; a worker does 20 rows/s."""
+    on = Stage(least=1, most=16)
+    on.bulk = goal_s, ClassStats(300, 300.0, 0, 1.0)
+    await on.run(seconds=60, rows_per_s=0)
+    assert on.count == workers
