@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.gateway.client import Client
+from tests.gateway.client import JSON, Client
 from tests.gateway.running import turns
 from tests.gateway.stage import Stage
 from uncork_dispatcher import ApiRules
 from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.shadow import Shadow, ShadowTally
 
 
@@ -107,3 +108,14 @@ async def test_the_counts_are_metrics() -> None:
     }
     assert samples["uncork_shadow_answers_total", "echo", "agreed"] == 1
     assert samples["uncork_shadow_duration_seconds_count", "echo"] == 1
+
+
+async def test_a_copy_is_of_the_same_class() -> None:
+    rules = ApiRules(name="echo", goal_s=50, bulk_goal_s=100)
+    pair = Pair(rules)
+    bulk = pair.real.metrics.bulk("echo")
+    pair.real.route.classes = Classes(("interactive", "bulk"), bulk)
+    assert (await pair.real.reply(b"[1]", headers=[JSON, (b"x-request-class", b"bulk")])).status == 200
+    await turns()
+    [job] = pair.copy.runner.jobs
+    assert job.bulk_rows == 1

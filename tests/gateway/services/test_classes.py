@@ -48,6 +48,7 @@ async def test_metadata_and_priority_name_the_class(tmp_path: Path) -> None:
         of = {"protocol": "grpc", "status": "200"}
         assert await sample(stage, "uncork_requests_total", **of, **{"class": "interactive"}) == 1
         assert await sample(stage, "uncork_requests_total", **of, **{"class": "bulk"}) == 3
+        assert await sample(stage, "uncork_bulk_rows_total") == 3
 
 
 def _parameter(level: int) -> Any:

@@ -180,3 +180,24 @@ def test_without_a_goal_any_batch_fits() -> None:
 def test_the_share_of_failed_requests_decides_the_state(counts: dict[str, Any], state: str) -> None:
     """The thresholds are 1 % and 50 %; 4xx answers do not count."""
     assert figures(recent=recent(**counts)).state == state
+
+
+@pytest.mark.parametrize(
+    ("goal_s", "limit_rows", "rate", "limited_by"),
+    [
+        (1.0, 32, 10, "cap"),
+        (1.0, 1000, 10, "cycles"),
+        (1.0, 1000, 0, "cap"),
+        (0.05, 32, 10, "goal"),
+        (0.02, 32, 10, "share"),
+    ],
+)
+def test_what_limits_bulk_in_a_batch(goal_s: float, limit_rows: int, rate: float, limited_by: str) -> None:
+    """A batch takes 10 ms, and 2 ms for each row."""
+    api = stats({"goal_s": goal_s, "max_batch_rows": limit_rows, "bulk_goal_s": math.inf})
+    assert figures(api, recent=recent(batches=30, rate=rate)).bulk_limited_by == limited_by
+
+
+def test_what_limits_bulk_is_unknown_without_batches_or_workers() -> None:
+    assert figures(recent=recent(batches=30, estimate=None)).bulk_limited_by is None
+    assert figures(recent=recent(batches=30), work=work(0)).bulk_limited_by is None
