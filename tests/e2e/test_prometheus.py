@@ -281,7 +281,8 @@ def test_the_dashboard_keeps_services_with_an_api_of_one_name_apart(
         for one in DASHBOARD["panels"]
         if one["title"] == panel
         for target in one["targets"]
-        if target["legendFormat"] == f"{{{{job}}}} {{{{service}}}} {{{{api}}}} {legend}".strip()
+        if target["legendFormat"].replace(" {{class}}", "")
+        == f"{{{{job}}}} {{{{service}}}} {{{{api}}}} {legend}".strip()
     ]
     # Rounded, because a quantile is interpolated in floating point.
     asked = f"round({filled_in(query).replace('10s', '5m')}, 0.0001)"
