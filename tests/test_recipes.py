@@ -149,6 +149,7 @@ def test_each_recipe_is_run_here() -> None:
         "Sentences",
         "Photos",
         "Level",
+        "Translator",
     }
 
 
@@ -248,3 +249,14 @@ def test_audio() -> None:
 
     assert [reply.status_code for reply in replies] == [200, 200, 400, 400]
     assert [reply.json() for reply in replies[:2]] == [0.5, 0.25]
+
+
+def test_parameters_per_request() -> None:
+    """A row without a language is refused; the others are answered in their own."""
+    rows = [{"text": "Hello", "language": "de"}, {"text": "Hello", "language": "fr"}, {"text": "Hello"}]
+
+    with client(recipe("Translator")) as c:
+        replies = c.post_all("/translate", json=rows)
+
+    assert [reply.status_code for reply in replies] == [200, 200, 400]
+    assert [reply.json() for reply in replies[:2]] == ["HELLO", "hello"]
