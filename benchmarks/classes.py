@@ -69,15 +69,14 @@ def class_cells() -> Iterator[Cell]:
             yield cell
 
 
-def shares(cell: Cell, *, seeds: Iterable[int], bulk_rows: float | None = None) -> Shares:
-    """Return what the classes get; bulk has one row in each request, or four if the fixed part is larger."""
-    if bulk_rows is None:
-        bulk_rows = 1.0 if cell.slope_ms >= cell.intercept_ms else 4.0
-    runs = [_run(cell, bulk_rows, seed) for seed in seeds]
+def shares(cell: Cell, *, seeds: Iterable[int]) -> Shares:
+    """Return what each class gets. A bulk request has one row, or four if the fixed part is larger."""
+    runs = [_run(cell, seed) for seed in seeds]
     return Shares(*map(fmean, zip(*runs, strict=True)))
 
 
-def _run(cell: Cell, bulk_rows: float, seed: int) -> Shares:
+def _run(cell: Cell, seed: int) -> Shares:
+    bulk_rows = 1.0 if cell.slope_ms >= cell.intercept_ms else 4.0
     count = round(cell.rate * (_WARM_UP_S + _MEASURED_S))
     times = open_loop("poisson", rate=cell.rate, count=count, random_=random.Random(seed))
     scenario = Scenario(

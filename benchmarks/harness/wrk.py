@@ -29,7 +29,7 @@ def choose_generator(wanted: str) -> str:
 
 
 def run_wrk(plan: Plan) -> tuple[Round, int]:
-    """Run a closed loop; return its figures, and the number of all answers with those of the warm-up."""
+    """Run a closed loop; return its figures, and the number of answers including the warm-up."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "post.lua")
         fields = {"Content-Type": plan.content_type, **dict(plan.headers)}

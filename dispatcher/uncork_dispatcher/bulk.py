@@ -74,7 +74,7 @@ def most_cycles_s(
 
 
 class BulkRoom:
-    """The room for bulk in the next batch. All rows and seconds are those of an average worker."""
+    """The room for bulk in the next batch. Batch times are estimated for an average worker."""
 
     def __init__(self, apis: Mapping[str, Api], slots: Slots) -> None:
         self._apis = apis
@@ -83,7 +83,7 @@ class BulkRoom:
     def seconds(self, api: Api, estimate: Estimate, now: float) -> float:
         """Return how long a batch with bulk may take, with respect to future requests of all first classes.
 
-        ``estimate`` is that of the worker, which must be idle.
+        ``estimate`` predicts the batch time of the worker that runs the batch, which must be idle.
         """
         wait_s, limit, workers = math.inf, api.limit_rows, self._slots.workers
         for other in self._apis.values():

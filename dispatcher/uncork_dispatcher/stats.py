@@ -31,7 +31,7 @@ class ClassStats(NamedTuple):
 class ApiStats(NamedTuple):
     """The state of one API. Rows are counted by cost if its requests have costs.
 
-    Arrivals and queued requests are those of the first class.
+    Arrivals and queued requests exclude bulk.
     """
 
     name: str

@@ -108,7 +108,7 @@ class RequestQueues:
 
     @property
     def orders(self) -> Iterable[QueueOrder]:
-        """The order of each API's queues and of its bulk, and those of their retries."""
+        """All orders: each API has one for its requests, one for its bulk, and others for retries."""
         return self._orders.values()
 
     @property
