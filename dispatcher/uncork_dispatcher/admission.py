@@ -117,19 +117,19 @@ class Admission:
     def find_displaced(self, entry: Entry) -> list[Entry]:
         """Return the queued requests to shed to make room for a new one; empty if none may be shed for it."""
         queue = entry.queue
-        if self._is_late(entry):
-            return []
         rules, backlog, bulk = self._api.rules, self._api.backlog, self._api.bulk_backlog
+        displaces_bulk = bulk.requests and not entry.bulk
+        if not (displaces_bulk or isinstance(queue, FairQueue)) or self._is_late(entry):
+            return []
         more = Load(entry.rows, 1, entry.size_bytes)
         limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
         queued = Load(backlog.rows, backlog.requests, backlog.size_bytes)
         after = queued.plus(Load(bulk.rows, bulk.requests, bulk.size_bytes)).plus(more)
         # Not the whole excess: the queue may be over limits that were lowered since.
         over = after.plus(limits, -1).least(more)
-        if bulk.requests and not entry.bulk:
+        if displaces_bulk:
             return self._newest_bulk(over)
-        if not isinstance(queue, FairQueue):
-            return []
+        assert isinstance(queue, FairQueue)
         return queue.displaced(entry.flow, more, over=over, limits=limits)
 
     def _newest_bulk(self, over: Load) -> list[Entry]:
@@ -137,11 +137,11 @@ class Admission:
         displaced: list[Entry] = []
         for queue in reversed(self._queues.front(self._api.rules.name, bulk=True)):
             for entry in queue.newest_first():
-                if over.rows <= 0 and over.requests <= 0 and over.size_bytes <= 0:
+                if max(over) <= 0:
                     return displaced
                 displaced.append(entry)
                 over = over.plus(Load(entry.rows, 1, entry.size_bytes), -1)
-        return displaced if over.rows <= 0 and over.requests <= 0 and over.size_bytes <= 0 else []
+        return displaced if max(over) <= 0 else []
 
     def size_batch(
         self, queue: RequestQueue, *, limit: float, estimate: Estimate, now: float

@@ -271,9 +271,9 @@ class Scheduler:
         is_full = fill.taken.rows + api.traffic.all.mean_rows > self._room.unreserved(api, bulk, now)
         if not (self.draining or is_full):
             earliest = min([entry.deadline for entry in fill.entries])
-            in_time_s = (earliest - now - MARGIN * api.rules.goal_s) / (1 + 2 * estimate.spread)
-            rows = rows_of(min(in_time_s, self._room.seconds(api, estimate, now)), estimate)
-            rows = min(rows, fill.taken.rows + self._room.even_rows(api))
+            in_time = estimate.rows_within(earliest - now - MARGIN * api.rules.goal_s)
+            even = fill.taken.rows + self._room.even_rows(api)
+            rows = min(in_time, rows_of(self._room.seconds(api, estimate, now), estimate), even)
         api.admit_riders(fill, min(rows, api.limit_rows), fits)
         return sum([entry.rows for entry in self._queues.take(bulk, fill)])
 

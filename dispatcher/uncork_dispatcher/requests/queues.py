@@ -135,7 +135,7 @@ class RequestQueues:
         if entry.expires_at != math.inf:
             self._impatient[entry.number] = entry
             self._expiries.push(entry.expires_at, entry.number)
-        self._backlog(entry).add(entry)
+        self._backlog(queue.api, bulk=entry.bulk).add(entry)
         is_first = queue.append(entry)
         if is_first:
             if len(queue) == 1:
@@ -210,15 +210,14 @@ class RequestQueues:
 
     def take(self, queue: RequestQueue, fill: Fill) -> list[Entry]:
         """Move the next requests of a queue into ``fill``, mark them as running, and return them."""
-        rows, body_bytes = fill.taken.rows, fill.body_bytes
+        rows, size_bytes = queue.rows, queue.size_bytes
         entries = fill.take(queue)
         if queue.retry is None:
-            taken = len(entries), fill.taken.rows - rows, fill.body_bytes - body_bytes
-            backlog = self._apis[queue.api].bulk_backlog if queue.bulk else self._apis[queue.api].backlog
-            backlog.remove(*taken)
-        else:
+            backlog = self._backlog(queue.api, bulk=queue.bulk)
+            backlog.remove(len(entries), rows - queue.rows, size_bytes - queue.size_bytes)
+        else:  # a lost batch may have both classes
             for entry in entries:
-                self._backlog(entry).remove(1, entry.rows, entry.size_bytes)
+                self._backlog(queue.api, bulk=entry.bulk).remove(1, entry.rows, entry.size_bytes)
         state = _RUNS[queue.retry]
         for entry in entries:
             entry.state = state
@@ -283,9 +282,8 @@ class RequestQueues:
         goes_last = self._quarantined_went_last and queue.retry == "alone"
         return queue.bulk, goes_last, self._apis[queue.api].urgency(queue), _RANKS[queue.retry], queue.number
 
-    def _backlog(self, entry: Entry) -> Backlog:
-        api = self._apis[entry.queue.api]
-        return api.bulk_backlog if entry.bulk else api.backlog
+    def _backlog(self, api: str, *, bulk: bool) -> Backlog:
+        return self._apis[api].bulk_backlog if bulk else self._apis[api].backlog
 
     def _order(self, queue: RequestQueue) -> QueueOrder:
         return self._orders[queue.api, queue.retry, queue.bulk]
@@ -318,7 +316,7 @@ class RequestQueues:
     def _unqueue(self, entry: Entry) -> None:
         entry.queue.remove(entry)
         self._impatient.pop(entry.number, None)
-        self._backlog(entry).remove(1, entry.rows, entry.size_bytes)
+        self._backlog(entry.queue.api, bulk=entry.bulk).remove(1, entry.rows, entry.size_bytes)
         self._changed(entry.queue)
 
     def _changed(self, queue: RequestQueue) -> None:
