@@ -48,6 +48,7 @@ def batch_of(
         worker,
         api,
         key,
+        group=None,
         entries=entries,
         rows=rows,
         padded=rows if padded is None else padded,

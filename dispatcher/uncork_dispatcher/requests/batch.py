@@ -47,7 +47,7 @@ class Batch(Generic[Q]):
         api: str,
         key: Hashable,
         *,
-        group: Hashable = None,
+        group: Hashable,
         entries: list[Entry],
         rows: float,
         padded: float,
