@@ -136,14 +136,14 @@ def record(workers: int, *, closed: bool, requests: int | None = None) -> list[C
 
 
 def replay_us(calls: Sequence[Call], rounds: int) -> float:
-    """Return the median processor time of a request of the second half, in microseconds."""
+    """Return the median CPU time of a request of the second half, in microseconds."""
     submits = [place for place, (name, _, _) in enumerate(calls) if name == "submit"]
     timed = submits[len(submits) // 2 :]
     return median(_replay_s(calls, timed[0]) for _ in range(rounds)) / len(timed) * 1e6
 
 
 def _replay_s(calls: Sequence[Call], first: int) -> float:
-    """Return the processor time of the calls from the ``first`` on, in seconds."""
+    """Return the CPU time of the calls from the ``first`` on, in seconds."""
     core = Dispatcher()
     bound: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
     bound = [(getattr(core, name), args, kwargs) for name, args, kwargs in calls]

@@ -59,7 +59,7 @@ async def come_and_go(stage: Stage, random: Random) -> None:
 
 
 async def _reloaded(stage: Stage) -> bool:
-    """Reload until the settings are in force; complain if that does not happen."""
+    """Reload until the settings are in use; complain if that does not happen."""
     for _ in range(_ATTEMPTS):
         code = await reload_by_command(stage, SERVICES, codes={0, 1})
         if code == 0:

@@ -36,7 +36,7 @@ class H2Load:
 
 @dataclass(frozen=True, kw_only=True)
 class H2LoadResult:
-    """What h2load printed, and the processor time that it used."""
+    """What h2load printed, and the CPU time that it used."""
 
     calls_per_second: float
     answers: int

@@ -1,4 +1,4 @@
-"""The load generator wrk, which takes less processor time than ours from a server on the same machine.
+"""The load generator wrk, which takes less CPU time than ours from a server on the same machine.
 
 It sends a single body, ignores answers, and has no open loop.
 """

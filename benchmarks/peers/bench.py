@@ -65,7 +65,7 @@ def main(
         bool,
         typer.Option(
             "--apart",
-            help="Run one peer at a time with Uncork, so that the others take no processor time.",
+            help="Run one peer at a time with Uncork, so that the others take no CPU time.",
         ),
     ] = False,
     compiled: Annotated[

@@ -30,7 +30,7 @@ V = TypeVar("V", bound=Verdict)
 
 
 def load(server: Server, plan: Plan) -> tuple[Outcome, Cpu | None]:
-    """Run a plan; return its outcome and the processor time per request, warm-up included.
+    """Run a plan; return its outcome and the CPU time per request, warm-up included.
 
     Ctrl-C raises KeyboardInterrupt, even if there are samples.
     """

@@ -58,7 +58,7 @@ class Server:
         return f"http://{HOST}:{self.admin_port or self.port}{path}"
 
     def cpu(self) -> Cpu | None:
-        """Return the processor time used so far; None if the process is gone."""
+        """Return the CPU time used so far; None if the process is gone."""
         try:
             process = psutil.Process(self.pid)
             below = [_cpu_seconds(child) for child in process.children(recursive=True)]

@@ -281,7 +281,7 @@ class ServeOptions(WorkerPortOptions):
 
     @property
     def worker_arguments(self) -> list[str]:
-        """Arguments of each worker: it warms up under the settings in force for its batches."""
+        """Arguments of each worker: it warms up under the current settings of its batches."""
         overrides = msgspec.json.encode(self.overrides).decode()
         warmup = ["--warmup-seconds", str(self.warmup_seconds)]
         log = ["--log-level", self.log_level, "--log-format", self.log_format]

@@ -7,7 +7,7 @@ the samples and the result; with `stream`, samples come with each progress. Stan
 SECONDS` (of time.monotonic(), which all processes of a machine share) and `stop`, which ends the run early.
 The end of the input ends the process.
 
-A request costs a generator 55 to 100 microseconds of processor time, less at higher rates, so one core makes
+A request costs a generator 55 to 100 microseconds of CPU time, less at higher rates, so one core makes
 about 10 000 requests per second.
 """
 

@@ -93,7 +93,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiFigures:
-    """An API under the settings in force.
+    """An API under the current settings.
 
     Attributes:
         row_is_made_up: the example row was made from the schema, not given by the author.

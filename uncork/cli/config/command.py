@@ -1,4 +1,4 @@
-"""``uncork config``: the settings in force, the source of each, and what a reload would change."""
+"""``uncork config``: the current settings, the source of each, and what a reload would change."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from uncork.server.services import ONLY, services_of
 
 config = typer.Typer(
     name="config",
-    help="Show the settings in force, the source of each, and changes.",
+    help="Show the current settings, the source of each, and changes.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,

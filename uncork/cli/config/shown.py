@@ -1,4 +1,4 @@
-"""The settings in force with their sources: those of a command, of a service and of its APIs."""
+"""The current settings of a command, of a service and of its APIs, with their sources."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ _DEFAULT, _CODE = "default", "code"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting in force; ``source`` is default, code, the key of a file, a variable or an option."""
+    """A current setting; ``source`` is default, code, the key of a file, a variable or an option."""
 
     value: Any
     source: str

@@ -1,4 +1,4 @@
-"""Reload a running server: read its settings again, replace its workers, and put both in force together."""
+"""Reload a running server: read its settings again, replace its workers, and apply both together."""
 
 import asyncio
 import logging
@@ -157,7 +157,7 @@ class Reloader:
             return Outcome(0, message)
 
     async def _settle(self, revision: Revision) -> None:
-        """Complete a reload whose settings are in force, even if its caller gives up, until :meth:`close`."""
+        """Complete a reload whose settings are in use, even if its caller gives up, until :meth:`close`."""
         settling = asyncio.create_task(revision.settle())
         self._settling.add(settling)
         settling.add_done_callback(self._settling.discard)
@@ -169,7 +169,7 @@ class Reloader:
             raise
 
     async def _replace(self, revision: Revision, reason: str, renewed: Collection[str]) -> str:
-        """Replace the workers, and put the settings in force with the new ones; return what happened.
+        """Replace the workers, and apply the settings with the new ones; return the outcome.
 
         Raises:
             ReplacementFailed: if that is impossible; nothing has changed then.

@@ -1,4 +1,4 @@
-"""Settings of a running ``uncork serve`` that were read again: put them in force."""
+"""Settings of a running ``uncork serve`` that were read again: apply them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Revision:
     """Settings that were read again, for the server of ``running``.
 
     Attributes:
-        changes: what differs from the settings in force.
+        changes: what differs from the current settings.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Revision:
         return replaced if replaced or self.changes else wanted
 
     async def replace(self, renewed: Collection[str]) -> None:
-        """Put the settings in force, with new workers where they are needed, and of ``renewed`` services.
+        """Apply the settings, with new workers where they are needed, and of ``renewed`` services.
 
         Raises:
             ReplacementFailed: if that is impossible; nothing has changed then.
@@ -117,7 +117,7 @@ class Revision:
             self._adopt(added)
 
     async def apply(self) -> None:
-        """Put the settings in force, and keep the workers.
+        """Apply the settings, and keep the workers.
 
         Raises:
             ValueError: if a service cannot be served with them; nothing has changed then.
@@ -216,7 +216,7 @@ class Revision:
         return self._running.place.settings(self._services[name], self._keys)
 
     def _adopt(self, added: Mapping[str, RunningService]) -> None:
-        """Put in force what does not concern the services as clients see them; this cannot fail."""
+        """Apply the settings that clients of the services do not see; this cannot fail."""
         running, options = self._running, self._options
         before, running.options, running.keys = running.options, options, self._keys
         running.replace_files()

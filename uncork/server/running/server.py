@@ -1,4 +1,4 @@
-"""A running ``uncork serve``: its services, and the settings in force."""
+"""A running ``uncork serve``: its services, and the current settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _named(service: str, index: int) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class RunningServer:
-    """A server: its services, and the settings in force.
+    """A server: its services, and the current settings.
 
     Attributes:
         options, keys: those of the server.

@@ -61,7 +61,7 @@ class RunningService:
 
     Attributes:
         name: empty if it is the only one and has none.
-        options: those in force.
+        options: the current ones.
         kept: what it has learned, in a file; None without ``--state``.
     """
 
