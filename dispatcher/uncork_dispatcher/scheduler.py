@@ -259,8 +259,8 @@ class Scheduler:
             rows = rows_of(self._room.seconds(api, estimate, now), estimate)
             if rows >= min(first, api.limit_rows):
                 return Release(min(rows, max(first, self._room.even_rows(api))), "not_worth_waiting")
-        owed_in_s = self._room.owed_in_s(api, first, now)
-        return Hold(now + owed_in_s, "class") if owed_in_s > 0 else Release(first, "not_worth_waiting")
+        owed_at = now + self._room.owed_in_s(api, first, now)
+        return Hold(owed_at, "class") if owed_at > now else Release(first, "not_worth_waiting")
 
     def _ride(self, queue: RequestQueue, fill: Fill, estimate: Estimate, now: float, fits: float) -> float:
         """Add bulk with the same batch key to a batch of the first class; return the rows added."""
