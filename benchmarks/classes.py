@@ -1,9 +1,11 @@
 """Bulk beside requests with a goal, simulated: what each class gets.
 
     scripts/bench classes --seeds 3
+    scripts/bench classes --bulk-rows 256
 
-Requests of the first class arrive at random, bulk is a closed loop with 512 rows outstanding. The bound of
-bulk is what workers that start in turn could do within the goal, less the rows of the first class.
+Requests of the first class arrive at random, bulk is a closed loop with 512 rows outstanding, or at least two
+requests for each worker. Large requests are divided, as in the gateway. The bound of bulk is what workers
+that start in turn could do within the goal, less the rows of the first class.
 """
 
 from __future__ import annotations
@@ -42,11 +44,15 @@ class Shares(NamedTuple):
 def main(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each cell, with different seeds.")] = 1,
     processes: Annotated[int, typer.Option(min=1, help="Processes that share the cells.")] = 1,
+    bulk_rows: Annotated[
+        float | None,
+        typer.Option(min=1, help="Rows of a bulk request; default: 1, or 4 if the fixed part is larger."),
+    ] = None,
 ) -> None:
     """Print what each class gets in the declared cells."""
     cells = list(class_cells())
     with ProcessPoolExecutor(processes) as pool:
-        found = list(pool.map(partial(shares, seeds=range(1, seeds + 1)), cells))
+        found = list(pool.map(partial(shares, seeds=range(1, seeds + 1), bulk_rows=bulk_rows), cells))
     show(sheet_of(zip(cells, found, strict=True)), console=output(), lines=summary(cells, found))
 
 
@@ -69,14 +75,17 @@ def class_cells() -> Iterator[Cell]:
             yield cell
 
 
-def shares(cell: Cell, *, seeds: Iterable[int]) -> Shares:
-    """Return what each class gets. A bulk request has one row, or four if the fixed part is larger."""
-    runs = [_run(cell, seed) for seed in seeds]
+def shares(cell: Cell, *, seeds: Iterable[int], bulk_rows: float | None = None) -> Shares:
+    """Return what each class gets.
+
+    A bulk request has ``bulk_rows`` rows, by default one, or four if the fixed part is larger.
+    """
+    rows = bulk_rows or (1.0 if cell.slope_ms >= cell.intercept_ms else 4.0)
+    runs = [_run(cell, seed, rows) for seed in seeds]
     return Shares(*map(fmean, zip(*runs, strict=True)))
 
 
-def _run(cell: Cell, seed: int) -> Shares:
-    bulk_rows = 1.0 if cell.slope_ms >= cell.intercept_ms else 4.0
+def _run(cell: Cell, seed: int, bulk_rows: float) -> Shares:
     count = round(cell.rate * (_WARM_UP_S + _MEASURED_S))
     times = open_loop("poisson", rate=cell.rate, count=count, random_=random.Random(seed))
     scenario = Scenario(
@@ -85,7 +94,7 @@ def _run(cell: Cell, seed: int) -> Shares:
         workers=cell.workers,
         limit_rows=4 * _FULL,
         goal_s=cell.goal_ms / 1000,
-        bulk=Clients(count=round(_OUTSTANDING / bulk_rows)),
+        bulk=Clients(count=max(2 * cell.workers, round(_OUTSTANDING / bulk_rows))),
         bulk_rows=bulk_rows,
         seed=seed,
     )

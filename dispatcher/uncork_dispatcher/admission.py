@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from uncork_dispatcher.actions import SHORTEST_RETRY_S, Shed, ShedReason
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import BulkRoom
+from uncork_dispatcher.bulk import BulkRoom, longest_wait_s, most_cycles_s, rows_of
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
@@ -24,6 +24,9 @@ _GOLDEN = 0.618034
 _RETURNING_SHARE = 0.1
 # Each group needs a batch of its own: with more, hardly any batch would have more than one request.
 MOST_GROUPS = 1000
+# So many parts of a bulk request fill the room for bulk, so that little of it stays empty.
+_PARTS_IN_ROOM = 16.0
+_MOST_PARTS = 1000
 
 
 class BacklogBudget(NamedTuple):
@@ -236,6 +239,39 @@ class Admission:
             finish = self._finish(free_at, rows=backlog_rows, requests=requests)
         seconds = rows * (estimate.seconds(batch_rows) / (len(free_at) * batch_rows))
         return max(SHORTEST_RETRY_S, self._retries.next_after_s(now=now, earliest=finish, seconds=seconds))
+
+    def bulk_parts(self, *, rows: float, size_bytes: int, now: float) -> int:
+        """Return into how many parts to divide a request of bulk, so that they fit into the room for bulk.
+
+        It is 1 if some of them would be refused: then the request is admitted or refused as a whole.
+        """
+        api, rules, bulk, backlog = self._api, self._api.rules, self._api.bulk_backlog, self._api.backlog
+        free_at = self._slots.free_at(now)
+        if rules.bulk_goal_s is None or not rules.idempotent or not free_at:
+            return 1
+        estimate, rate, most = api.model.estimate, api.traffic.all.load_rate(now), api.limit_rows
+        longest_s = min(
+            longest_wait_s(rules.goal_s, rate, estimate),
+            most_cycles_s(
+                rate,
+                estimate,
+                workers=len(free_at),
+                transport_s=api.model.transport_s,
+                limit_rows=most,
+            ),
+        )
+        # Before batch times are known, small parts do least harm.
+        room = min(most, rows_of(longest_s, estimate)) if api.has_earned else most / _PARTS_IN_ROOM
+        each = max(1.0, room / _PARTS_IN_ROOM) if room >= 1 else most
+        parts = min(_MOST_PARTS, math.ceil(rows / each))
+        queued = bulk.rows + rows
+        fits = (
+            queued + backlog.rows <= rules.max_queue_rows
+            and bulk.requests + backlog.requests + parts <= rules.max_queue_requests
+            and bulk.size_bytes + backlog.size_bytes + size_bytes <= rules.max_queue_bytes
+        )
+        finish = free_at[0] + queued / self._room.rate(api, free_at, now)
+        return parts if fits and finish <= now + rules.bulk_goal_s else 1
 
     def _is_late(self, entry: Entry) -> bool:
         """Return True if a new request would miss its deadline, because of the requests before it."""

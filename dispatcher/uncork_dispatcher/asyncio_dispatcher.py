@@ -163,6 +163,10 @@ class AsyncDispatcher(Generic[P, R]):
         if not self._turn_due:  # else the core is polled soon anyway
             self._poll_when_due(now)
 
+    def bulk_parts(self, api: str, *, rows: float, size_bytes: int) -> int:
+        """Return into how many parts to divide a request of bulk; see :meth:`Dispatcher.bulk_parts`."""
+        return self._core.bulk_parts(api, rows=rows, size_bytes=size_bytes, now=self._now())
+
     def cancel(self, request: Submission[P, R]) -> None:
         """Remove a request whose waiter has left; ignore a request whose waiter was notified."""
         if request.leave() is not None:

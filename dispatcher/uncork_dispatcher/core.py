@@ -171,6 +171,13 @@ class Dispatcher:
                 self._wakeup = min(wakeup, expires_at, next_at)
         return None
 
+    def bulk_parts(self, api: str, *, rows: float, size_bytes: int, now: float) -> int:
+        """Return into how many parts to divide a request of the second class before they are submitted.
+
+        Parts of equal size then fit into the room that the goal of the first class leaves.
+        """
+        return self._admissions[api].bulk_parts(rows=rows, size_bytes=size_bytes, now=now)
+
     def cancel(self, request: Any, *, now: float) -> None:
         """Remove a request whose caller has left; ignore a request that is unknown or has ended."""
         self._advance(now)

@@ -48,8 +48,10 @@ def arrivals(per_s: float, seconds: float) -> list[float]:
     return [number / per_s for number in range(int(per_s * seconds))]
 
 
-def mixed(*, goal_s: float = 0.1, per_s: float = 400, workers: int = 1, **scenario: Any) -> Run:
-    """Run steady requests of the first class beside 64 clients of bulk, with four rows each, for 4 s."""
+def mixed(
+    *, goal_s: float = 0.1, per_s: float = 400, workers: int = 1, bulk_rows: float = 4.0, **scenario: Any
+) -> Run:
+    """Run steady requests of the first class beside clients of bulk, with 256 rows in all, for 4 s."""
     return simulate(
         Scenario(
             service=ServiceTime(intercept_s=INTERCEPT_S, slope_s=SLOPE_S),
@@ -57,8 +59,8 @@ def mixed(*, goal_s: float = 0.1, per_s: float = 400, workers: int = 1, **scenar
             workers=workers,
             limit_rows=256,
             goal_s=goal_s,
-            bulk=Clients(count=64),
-            bulk_rows=4.0,
+            bulk=Clients(count=round(256 / bulk_rows)),
+            bulk_rows=bulk_rows,
             **scenario,
         )
     )
@@ -224,6 +226,58 @@ def test_bulk_with_another_batch_key_does_not_ride() -> None:
 def test_large_bulk_requests_wait_for_room() -> None:
     start = busy_then(taught(), first=40, bulk=2, rows=30)
     assert (start.rows, start.bulk_rows) == (40, 0)
+
+
+def parts(core: Dispatcher, rows: float = 60, size_bytes: int = 0) -> int:
+    return core.bulk_parts("a", rows=rows, size_bytes=size_bytes, now=0.0)
+
+
+def test_large_bulk_requests_are_divided_to_fit() -> None:
+    """Into sixteenths of what fits: here at most 64 rows, the limit, or some 110 after the longest wait."""
+    assert [parts(taught(), rows) for rows in (1, 4, 5, 64)] == [1, 1, 2, 16]
+    assert 30 <= parts(taught(max_batch_rows=1000), 256) <= 40
+    assert parts(taught(max_batch_rows=1000), 10**4) == 1000
+
+
+def test_parts_are_small_before_batch_times_are_known() -> None:
+    core = core_with(ApiRules(**{**RULES, "max_batch_rows": 1024}))
+    assert parts(core, 64) == 16
+
+
+def test_without_room_only_full_batches_are_cut() -> None:
+    assert parts(taught(goal_s=0.02), 150) == 3
+
+
+def test_parts_are_whole_rows_in_a_room_of_a_few() -> None:
+    assert parts(taught(goal_s=0.065), 60) == 60
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"bulk_goal_s": None},
+        {"idempotent": False},
+        {"max_queue_rows": 59},
+        {"max_queue_requests": 10},
+        {"max_queue_bytes": 99},
+        {"bulk_goal_s": 0.101, "max_batch_rows": 1},
+    ],
+)
+def test_what_would_be_refused_in_parts_is_not_divided(rules: dict[str, Any]) -> None:
+    assert parts(taught(**rules), size_bytes=100) == 1
+
+
+def test_nothing_is_divided_without_workers() -> None:
+    core = Dispatcher()
+    core.set_api(ApiRules(**RULES))
+    assert parts(core) == 1
+
+
+def test_large_bulk_requests_get_what_the_goal_leaves() -> None:
+    """As requests of four rows do; in one piece they get a tenth of it."""
+    large = mixed(per_s=300, bulk_rows=128.0)
+    assert late(large, 0.1) < 0.01
+    assert bulk_per_s(large) > 0.9 * bulk_per_s(mixed(per_s=300))
 
 
 def test_a_full_batch_of_the_first_class_has_no_room_at_first() -> None:
@@ -404,6 +458,23 @@ def test_bulk_that_is_owed_nothing_yet_waits_until_it_is() -> None:
     assert stats.holding is not None
     assert stats.holding.reason == "class"
     assert only_start(core, core.next_wakeup()).requests == ("bulk",)
+
+
+@given(begins=st.floats(1.0, 1e6), rows=st.floats(1.0, 60.0))
+def test_a_hold_of_bulk_ends_later(begins: float, rows: float) -> None:
+    """Also where the time that bulk is owed is less than the clock can express."""
+    core = taught(goal_s=0.03)
+    core.submit("first", api="a", now=begins)
+    now = begins + 0.0202
+    core.batch_done(only_start(core, begins).number, status="worked", now=now)
+    core.submit("bulk", api="a", rows=rows, now=now, bulk=True)
+    for _ in range(10):
+        if core.poll(now):
+            break
+        assert core.next_wakeup() > now
+        now = core.next_wakeup()
+    else:
+        raise AssertionError("bulk does not start")
 
 
 def test_bulk_of_another_api_is_owed_time_too() -> None:

@@ -112,7 +112,7 @@ class _Simulation:
                 goal_s=scenario.goal_s,
                 max_batch_rows=scenario.limit_rows,
                 policy=scenario.policy,
-                bulk_goal_s=math.inf if scenario.bulk else None,
+                bulk_goal_s=scenario.bulk_goal_s if scenario.bulk else None,
                 max_queue_rows=10**9,
                 max_queue_requests=10**9,
             )
@@ -121,6 +121,9 @@ class _Simulation:
         self._sequence = 0
         self._submitted = 0
         self._bulk = 0
+        self._bulk_left: dict[int, int] = {}
+        """By client of bulk: the parts of its request that have not ended."""
+        self._bulk_rows: dict[int, float] = {}
         self._arrivals: dict[int, float] = {}
         self._random_bytes = random.Random(f"{scenario.seed} bytes")
         self._random_groups = random.Random(f"{scenario.seed} groups")
@@ -227,22 +230,27 @@ class _Simulation:
         """Send the next request of a client of bulk, unless the other requests have all been sent."""
         if self._submitted >= self._to_submit:
             return
-        self._bulk += 1
-        request, scenario = -self._bulk, self._scenario
+        scenario = self._scenario
         group = scenario.groups(client, self._random_groups) if scenario.groups else None
-        refused = self._core.submit(
-            request,
-            api=_API,
-            now=now,
-            group=group,
-            rows=scenario.bulk_rows,
-            source=("bulk", client),
-            bulk=True,
-        )
-        self._clients[request] = client
-        self._arrivals[request] = now
-        if refused is not None:
-            self._refuse(refused, now)
+        parts = self._core.bulk_parts(_API, rows=scenario.bulk_rows, size_bytes=0, now=now)
+        rows = scenario.bulk_rows / parts
+        self._bulk_left[client] = parts
+        for _ in range(parts):
+            self._bulk += 1
+            self._clients[-self._bulk] = client
+            self._arrivals[-self._bulk] = now
+            self._bulk_rows[-self._bulk] = rows
+            refused = self._core.submit(
+                -self._bulk,
+                api=_API,
+                now=now,
+                group=group,
+                rows=rows,
+                source=("bulk", client),
+                bulk=True,
+            )
+            if refused is not None:
+                self._refuse(refused, now)
 
     def _known_size(self, length: float) -> _Size:
         """Return the size of a request with one row, as far as the core knows it."""
@@ -271,8 +279,10 @@ class _Simulation:
         client = self._clients.pop(request)
         if request < 0:
             assert self._scenario.bulk is not None
-            self._at(now + self._scenario.bulk.pause(self._random), self._submit_bulk, client)
-            return Answered(self._arrivals.pop(request), now, self._scenario.bulk_rows, bulk=True)
+            self._bulk_left[client] -= 1
+            if not self._bulk_left[client]:
+                self._at(now + self._scenario.bulk.pause(self._random), self._submit_bulk, client)
+            return Answered(self._arrivals.pop(request), now, self._bulk_rows.pop(request), bulk=True)
         if request in self._connections:
             self._free.append(self._connections.pop(request))
         if self._closed:

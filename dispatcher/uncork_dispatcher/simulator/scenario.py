@@ -47,8 +47,9 @@ class Scenario:
         sources: how the core identifies clients.
         transport_s: transport of a batch to the worker and of its results back, together.
         timer_quantum_s: timers fire at multiples of this; 0: at the exact time.
-        bulk: the clients that send requests of the second class, without a goal, as long as others arrive.
+        bulk: the clients that send requests of the second class, as long as others arrive.
         bulk_rows: the rows of each of their requests.
+        bulk_goal_s: the goal of the second class, infinity without; None: there is one class.
         losses: the workers that die, and when.
         seed: seed of all random numbers in the run; arrivals given as times are not drawn.
 
@@ -73,6 +74,7 @@ class Scenario:
     timer_quantum_s: float = 0.0
     bulk: Clients | None = None
     bulk_rows: float = 1.0
+    bulk_goal_s: float | None = math.inf
     losses: tuple[Loss, ...] = ()
     seed: int = 1
 

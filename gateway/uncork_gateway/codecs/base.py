@@ -63,7 +63,8 @@ class Marshalled(msgspec.Struct, frozen=True):
         accept: the only media type that the client accepts; empty for the default. Part of the batch key.
         group: the text of the request's group; None if the API has no ``group_by``.
         values: the texts of the fields in ``group``; None for fields that the rows do not have.
-        parts: the request divided by groups, if its rows are of several; ``body`` is empty then.
+        parts: the request in parts, if its rows are of several groups (``body`` is empty then), or if it is
+            bulk that is divided to fit.
         parameters: the parameters of V2 as a JSON object; empty if there are none.
         single: True if the client sent one row without the leading axis; the response then has none either.
         cost: the cost of the rows.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 import msgspec
 from msgspec import Raw
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from uncork_dispatcher.admission import MOST_GROUPS
 from uncork_gateway.codecs.base import Marshalled, Part
+from uncork_gateway.codecs.parts import part_of
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.decoding import decode_json
@@ -25,7 +25,6 @@ from uncork_workers.wire.groups import (
     joined,
     value_text,
 )
-from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.schema import ApiDescription
 
 Row = bytes | Raw
@@ -214,17 +213,8 @@ class Grouping:
             return replace(payload, group=self._text(payload.values, of_headers, parameters))
         parts = []
         for rows, part in payload.parts:
-            # What the dialect has added to the whole request holds for its parts.
-            own = replace(
-                part,
-                accept=payload.accept,
-                raw=payload.raw,
-                parameters=payload.parameters,
-                span=payload.span,
-                group=self._text(part.values, of_headers, parameters),
-                locate=partial(_in_whole, payload, rows),
-            )
-            parts.append(Part(rows, own))
+            group = self._text(part.values, of_headers, parameters)
+            parts.append(part_of(payload, rows, part, group=group))
         return replace(payload, parts=parts)
 
     def _text(self, values: Values, of_headers: Sequence[bytes], parameters: dict[str, Raw]) -> bytes:
@@ -274,8 +264,3 @@ def _parameter_text(kind: str, name: str, given: Raw | None) -> bytes:
         return value_text(given)
     except ValueError as error:
         raise BadRequest(f"the parameter {name!r} {error}") from None
-
-
-def _in_whole(whole: Marshalled, rows: Sequence[int], asked: Marshalled, place: RowPath) -> str:
-    """Return the path of a value in the rows of a part in the body of the whole request."""
-    return whole.path_to(RowPath(rows[place.row], place.path))

@@ -1,4 +1,7 @@
-"""Submits requests to APIs; a request with rows of several groups in parts, whose results it joins."""
+"""Submits requests to APIs, and some in parts, whose results it joins.
+
+These have rows of several groups, or are bulk that would not fit into the room for bulk.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from msgspec.structs import replace
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.csv import lines_of
+from uncork_gateway.codecs.parts import divided
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import HandlerFailed
 from uncork_gateway.protocols.tensor_rows import result_rows, row_texts
@@ -42,6 +46,9 @@ def submit(
     Raises:
         RequestShed: if the request, or a part of it, was shed at once.
     """
+    if client.get("bulk") and payload.rows > 1 and not payload.parts:
+        rows = payload.rows if payload.cost.total is None else payload.cost.total
+        payload = divided(payload, dispatcher.bulk_parts(api, rows=rows, size_bytes=payload.size_bytes))
     if payload.parts:
         return GroupParts(waiter, dispatcher, api, payload, **client)
     submission = payload.submission(waiter, api, **client)
@@ -50,7 +57,7 @@ def submit(
 
 
 class GroupParts(Parts[Marshalled, HandlerResult]):
-    """The parts of a request, one for each group of its rows, which the constructor submits."""
+    """The parts of a request, which the constructor submits."""
 
     def __init__(
         self,

@@ -11,6 +11,8 @@ from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
 from tests.gateway.stage import Stage, detail, reason
 from uncork_dispatcher import ApiRules
+from uncork_gateway.codecs import make_codec
+from uncork_gateway.dialects import Native
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -111,3 +113,21 @@ async def test_the_first_class_displaces_bulk_from_a_full_queue() -> None:
     assert [reply.status for reply in replies if reply is not None] == [200, 200]
     labels = {"api": "echo", "reason": "displaced", "class": "bulk"}
     assert registry_of(stage.metrics).get_sample_value("uncork_shed_total", labels) == 1
+
+
+ROWS = list(range(8))
+
+
+async def test_large_bulk_requests_are_divided_and_joined() -> None:
+    stage = Stage(
+        rules=ApiRules(name="echo", goal_s=50, bulk_goal_s=100, max_batch_rows=32),
+        dialect=Native(make_codec({"kind": "ndarray", "shape": []})),
+    )
+    stage.route.classes = CLASSES
+    stage.dispatcher.profile("echo", 0, [(rows, 1 + 0.1 * rows) for rows in (1, 8, 32)] * 10)
+    reply = await stage.reply(json.dumps(ROWS).encode(), headers=[JSON, BULK])
+    assert json.loads(reply.body) == ROWS
+    assert stage.runner.batches == [[b"0,1", b"2,3", b"4,5", b"6,7"]]
+    first = await stage.reply(json.dumps(ROWS).encode())
+    assert json.loads(first.body) == ROWS
+    assert len(stage.runner.batches[-1]) == 1
