@@ -66,8 +66,8 @@ def batched(
     A call raises :class:`RequestShed` when its goal cannot be met, :class:`BatchTimedOut` after the timeout,
     :class:`WrongResultCount` when the function returns another number of results than it got items, and
     otherwise the exception of the function. An exception that the function returns as the result of an item
-    is raised by the call with that item. What is no ``Exception``, such as a cancellation inside the
-    function, becomes a :class:`DispatchError`. Each event loop has its own queues.
+    is raised by the call with that item. A ``BaseException`` that is no ``Exception``, such as a
+    cancellation inside the function, becomes a :class:`DispatchError`. Each event loop has its own queues.
 
     Raises:
         DefinitionError: if an argument is not accepted.

@@ -292,10 +292,10 @@ class Admission:
         return free_at[0] + rows / self._room.rate(api, free_at, entry.arrival) > entry.deadline
 
     def _before(self, entry: Entry) -> tuple[float, int]:
-        """Return the rows and the number of requests of the API up to and including a new request.
+        """Return the rows and the number of requests of the API that run before a new request or with it.
 
-        In the request's own queue, only requests that go first count. The queues of other batch keys take
-        turns by their oldest request; all requests are assumed to have arrived evenly since the oldest.
+        In the request's own queue, only requests that are ahead of it count. The queues of other batch keys
+        take turns by their oldest request; all requests are assumed to have arrived evenly since the oldest.
         """
         backlog, queue, now = self._api.backlog, entry.queue, entry.arrival
         rows, requests = queue.before(entry, goal_s=self._api.rules.goal_s)

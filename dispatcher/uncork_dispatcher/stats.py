@@ -12,7 +12,7 @@ from uncork_dispatcher.rules import ApiRules
 
 
 class Holding(NamedTuple):
-    """How long a queue is held from now, if nothing happens, and why."""
+    """The remaining hold of a queue if nothing else happens, and its reason."""
 
     seconds: float
     reason: HoldReason

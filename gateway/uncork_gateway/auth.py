@@ -133,7 +133,7 @@ class RefuseOtherSites:
 
 
 def _other_site(headers: Mapping[bytes, bytes], allowed_hosts: Collection[str]) -> str:
-    """Return why a request may come from another site's page; empty if not. Only browsers tell."""
+    """Return why a request may come from another site's page; empty if not. Only browsers are recognized."""
     origin, site, host = (headers.get(name) for name in (b"origin", b"sec-fetch-site", b"host"))
     if origin is None and site is None:
         return ""

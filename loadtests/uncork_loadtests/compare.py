@@ -37,7 +37,7 @@ METRICS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Turn(Verdict):
-    """One measurement of one policy. None: unknown, or too few answers."""
+    """One measurement of one policy. None: unknown, or too few responses."""
 
     mean_ms: float | None
     p50_ms: float | None
@@ -88,7 +88,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Policies under one load."""
+    """The measurements of several policies under one load."""
 
     target: str
     plan: Plan

@@ -14,7 +14,7 @@ _REPEATS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether a measurement counts, and what it cost the gateway."""
+    """The validity of a measurement, and its cost for the gateway."""
 
     failure: str
     """Why it failed, or ""."""

@@ -22,7 +22,7 @@ _STOP_SECONDS = 15.0
 
 
 class BenchError(Exception):
-    """A server did not start, or its answers make a measurement pointless."""
+    """A server did not start, or its responses make a measurement pointless."""
 
 
 @dataclass(frozen=True, kw_only=True)

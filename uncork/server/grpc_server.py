@@ -33,7 +33,7 @@ class GrpcServer:
         self.change(max_body_bytes=max_bytes, max_connection_age_s=listeners.grpc_max_connection_age_s)
 
     def change(self, *, max_body_bytes: int, max_connection_age_s: float | None) -> None:
-        """Set other limits; open connections keep their age."""
+        """Change the limits. Connections that are already open keep their maximum age."""
         limits = self._limits
         limits.limit_messages(max_body_bytes)
         limits.max_connection_age_s = math.inf if max_connection_age_s is None else max_connection_age_s

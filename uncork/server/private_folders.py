@@ -79,7 +79,7 @@ def shared_folders() -> list[Path]:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder belongs to this user and no other user can access it."""
+    """Return True if a folder belongs to this user and no other user can access it."""
     try:
         status = folder.lstat()
     except OSError:

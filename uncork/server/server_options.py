@@ -182,7 +182,7 @@ class ServerOptions(ListenerOptions):
 
     @property
     def other_files(self) -> int:
-        """How many files the server may have open in addition to its client connections."""
+        """The number of files that the server may open in addition to client connections."""
         return OTHER_FILES
 
     @property

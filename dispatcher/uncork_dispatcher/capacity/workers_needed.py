@@ -241,5 +241,5 @@ class _Demand:
         return _REACH * slowest_s
 
     def _planned_s(self, rows: float) -> float:
-        """Return the seconds of a batch of the 99th percentile of sizes, if the mean is ``rows``."""
+        """Return the time of a large batch: the 99th percentile of sizes around a mean of ``rows``."""
         return self.load.estimate.seconds(rows + _Z99 * math.sqrt(rows))

@@ -79,7 +79,7 @@ class Traffic:
             self.new_clients.arrived(rows, now)
 
     def count(self, rows: float, now: float) -> None:
-        """Count a request of ``rows`` rows, wherever it comes from."""
+        """Count a request of ``rows`` rows, of a returning client or a new one."""
         mean = self.mean_rows
         if rows != mean:
             self.mean_rows = mean + _FRESH_REQUEST * (rows - mean) if mean else rows

@@ -1,4 +1,4 @@
-"""A heap whose entries can be removed at any place."""
+"""A heap that can remove any of its entries."""
 
 from __future__ import annotations
 

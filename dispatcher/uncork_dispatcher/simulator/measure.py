@@ -1,6 +1,6 @@
 """Measures a policy in a cell.
 
-The measurement starts after a warm-up, in which everything is learned. In an open loop, the measured arrivals
+The measurement starts after a warm-up, in which the policy learns. In an open loop, the measured arrivals
 depend only on kind, rate and seed, so every policy gets the same arrivals. The warm-up uses a separate stream
 before them.
 """

@@ -12,7 +12,7 @@ class MemoryFits:
         self._by_api: dict[str, dict[int, float]] = {}
 
     def __contains__(self, api: str) -> bool:
-        """Whether any worker limits the batches of an API."""
+        """Return True if any worker limits the batches of an API."""
         return api in self._by_api
 
     def limit(self, worker: int, api: str, fits: float) -> None:

@@ -58,7 +58,7 @@ class Classes(NamedTuple):
                 Triton; empty without parameters.
 
         Raises:
-            BadRequest: if the priority is no class, or another than the headers name.
+            BadRequest: if the priority names no class, or contradicts the header.
         """
         level = self._level(parameters) if parameters else 0
         if not level:

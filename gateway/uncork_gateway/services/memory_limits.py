@@ -38,7 +38,7 @@ class MemoryLimits:
         batching.collectors += [self._gauge, self._failures]
 
     def of(self, api: str, index: int) -> float | None:
-        """Return the limit that the worker with this index has said; None if there is none."""
+        """Return the limit that the worker with this index has reported; None without a limit."""
         return self._said.get((api, index))
 
     def is_ready(self, worker: int, index: int, limits: Mapping[str, float], apis: Collection[str]) -> None:

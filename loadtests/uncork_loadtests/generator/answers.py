@@ -1,4 +1,4 @@
-"""The record of one process's answers: a sample of each, and the first of each kind of error."""
+"""The record of one process's responses: a sample of each, and the first of each kind of error."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class _Problem(msgspec.Struct):
 
 
 class AnswerLog:
-    """Records answers and compares them with the expected ones. Samples count from `start_s`."""
+    """Records responses and compares them with the expected ones. Samples count from `start_s`."""
 
     def __init__(self) -> None:
         self.recorder = Recorder()
@@ -42,7 +42,7 @@ class AnswerLog:
         """The first error text by status, shortened."""
 
     def add(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float, start_s: float) -> None:
-        """Record an answer that began at `first_s` and was complete at `now_s`."""
+        """Record a response that began at `first_s` and was complete at `now_s`."""
         wrong = False
         if reply.status // 100 != 2:
             if reply.status not in self.first_errors:
@@ -68,7 +68,7 @@ class AnswerLog:
         )
 
     def add_missing(self, asked: Asked, *, status: int, start_s: float) -> None:
-        """Record a request that was sent and stays without an answer."""
+        """Record a request that was sent and stays without a response."""
         times = (asked.scheduled_s, asked.fired_s, asked.sent_s)
         self._add_missing(*times, status=status, start_s=start_s, body_bytes=asked.body_bytes)
 

@@ -144,12 +144,12 @@ class Traffic(ABC):
         self.settle()
 
     def answered(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float) -> None:
-        """Record an answer that began at `first_s` and was complete at `now_s`."""
+        """Record a response that began at `first_s` and was complete at `now_s`."""
         self.answers.add(asked, reply, first_s=first_s, now_s=now_s, start_s=self.start_s)
         self.outstanding -= 1
 
     def unanswered(self, asked: Asked, *, status: int) -> None:
-        """Record a request that stays without an answer."""
+        """Record a request that stays without a response."""
         self.answers.add_missing(asked, status=status, start_s=self.start_s)
         self.outstanding -= 1
 
@@ -159,7 +159,7 @@ class Traffic(ABC):
         self.outstanding -= 1
 
     def settle(self) -> None:
-        """End the run if nothing more is sent and no answer is outstanding."""
+        """End the run if nothing more is sent and no response is outstanding."""
         if self.stopping and not self.outstanding and not self._over.done():
             self._over.set_result(None)
 
@@ -182,7 +182,7 @@ class Traffic(ABC):
             self._over.result()
 
     async def drain(self, seconds: float) -> None:
-        """Wait up to `seconds` for outstanding answers, then record the rest as unanswered."""
+        """Wait up to `seconds` for outstanding responses, then record the rest as unanswered."""
         if not self.halted:
             self.finish()
             self.settle()
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is open and has no outstanding request."""
+        """True if the connection is open and has no outstanding request."""
         return self._transport is not None and self.asked is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

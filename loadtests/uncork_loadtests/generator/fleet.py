@@ -61,9 +61,9 @@ class Outcome:
 
     @property
     def failure(self) -> str:
-        """Why the run failed, or "".
+        """The reason why the run failed, or "".
 
-        A run fails without any good answer, or if most requests have a status other than 2xx and 503:
+        A run fails without any good response, or if most requests have a status other than 2xx and 503:
         refusals with 503 may be what the load test is about.
         """
         summary = self.summary()
@@ -80,7 +80,7 @@ class Outcome:
 
     @property
     def void(self) -> str:
-        """Why the run says nothing about the server, or ""."""
+        """The reason why the run says nothing about the server, or ""."""
         return void_reason(self.samples, seconds=self.measured_s)
 
     def summary(self) -> Summary:

@@ -51,7 +51,7 @@ class ReplyParser:
 
     @property
     def has_chunk(self) -> bool:
-        """Whether part of the body of an incomplete chunked reply has arrived."""
+        """True if part of the body of an incomplete chunked response has arrived."""
         return self._chunks >= 0 and bool(self._pieces)
 
     def feed(self, data: bytes) -> Reply | None:

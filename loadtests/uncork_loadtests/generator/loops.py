@@ -13,7 +13,7 @@ _UNLIMITED = 1 << 62
 
 
 class ClosedLoop(Traffic):
-    """Clients that send their next request after their answer and their think time.
+    """Clients that send their next request after their response and their think time.
 
     Latency counts from the end of the think time. A closed loop measures throughput; it hides queueing delay,
     because a slow server receives fewer requests.

@@ -158,19 +158,19 @@ def measured(samples: Samples, *, seconds: float = inf) -> Samples:
 
 
 def is_good(samples: Samples) -> NDArray[np.bool_]:
-    """Return a mask of the samples with a 2xx answer."""
+    """Return a mask of the samples with a 2xx response."""
     found: NDArray[np.bool_] = samples["status"] // 100 == 2
     return found
 
 
 def latencies_s(samples: Samples) -> NDArray[np.float64]:
-    """Return the time from schedule to complete answer; NaN without an answer."""
+    """Return the time from schedule to complete response; NaN without a response."""
     found: NDArray[np.float64] = samples["done_s"] - samples["scheduled_s"]
     return found
 
 
 def first_chunks_s(samples: Samples) -> NDArray[np.float64]:
-    """Return the time from schedule to the first chunk of the answer."""
+    """Return the time from schedule to the first chunk of the response."""
     found: NDArray[np.float64] = samples["first_s"] - samples["scheduled_s"]
     return found
 
@@ -194,7 +194,7 @@ def spread(seconds: NDArray[Any]) -> Spread | None:
 
 
 def enough(count: int, *, percentile: float) -> bool:
-    """Whether `count` samples suffice to report a percentile."""
+    """Return True if `count` samples suffice to report a percentile."""
     return count * (100 - percentile) / 100 >= BEYOND - 1e-9
 
 
@@ -276,9 +276,9 @@ def _long_bodies(samples: Samples, *, goal_s: float | None) -> LongBodies | None
 
 
 def batch_rows(rows: NDArray[Any]) -> tuple[float | None, float | None]:
-    """Return the mean batch size over answers, and over batches.
+    """Return the mean batch size over responses, and over batches.
 
-    A batch of n gives n answers, so the mean over answers weighs large batches more.
+    A batch of n gives n responses, so the mean over responses weighs large batches more.
     """
     stated = rows[rows > 0]
     if not len(stated):
@@ -290,7 +290,7 @@ def void_reason(samples: Samples, *, seconds: float = inf) -> str:
     """Return why the run is void, or "".
 
     The p99 of the generator's lag may reach 1 ms, or a tenth of the latency's p99 if that is more. The
-    latency of a streamed answer is the time to its first chunk.
+    latency of a streamed response is the time to its first chunk.
     """
     ours = measured(samples, seconds=seconds)
     if not len(ours):

@@ -68,7 +68,7 @@ async def run_share(
 
     Raises:
         ConnectionError: if a closed loop loses its server.
-        ReplyError: if the server's answers are not HTTP/1.1.
+        ReplyError: if the server's responses are not HTTP/1.1.
     """
     traffic.begin(start_s)
     reporting = asyncio.create_task(_report_progress(traffic, report)) if report is not None else None

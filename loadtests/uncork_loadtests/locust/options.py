@@ -123,7 +123,7 @@ def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
 
 
 def report(*, status: int, latency_ms: float, wrong: bool) -> tuple[float | None, str]:
-    """Return the response time of a sample (None without an answer), and its failure or ""."""
+    """Return the response time of a sample, None without a response, and the failure, "" if it succeeded."""
     if status in (LOST, UNANSWERED):
         return None, "connection lost" if status == LOST else "no response"
     if wrong:

@@ -45,7 +45,7 @@ _AT_A_TIME = 200
 
 
 class _ClosedLoopUser(FastHttpUser):
-    """Posts the bodies in turn, waits for each answer, compares it, and pauses."""
+    """Posts the bodies in turn, waits for each response, compares it, and pauses."""
 
     abstract = True
     _payload: Payload

@@ -1,4 +1,4 @@
-"""Sources of requests (files, random rows, a function of the user's) and the comparison of answers."""
+"""Sources of requests (files, random rows, a function of the user's) and the comparison of responses."""
 
 import importlib
 import importlib.util
@@ -24,10 +24,10 @@ def read_bodies(path: Path, *, lines: bool) -> tuple[bytes, ...]:
 
 
 def payload_of_files(path: Path, expected: Path | None, *, lines: bool) -> Payload:
-    """Return the bodies in a file, and their right answers if there is a file of these.
+    """Return the bodies in a file, and their expected responses from a second file, if given.
 
     Raises:
-        ValueError: if a file cannot be read, or they do not match.
+        ValueError: if a file cannot be read, or the files do not match.
     """
     try:
         bodies = read_bodies(path, lines=lines)
@@ -112,7 +112,7 @@ def _request(head: bytes, body: bytes) -> bytes:
 
 
 def same_answer(got: bytes, expected: bytes) -> bool:
-    """Whether two answers are equal as bytes or as JSON values."""
+    """Return True if two responses are equal as bytes or as JSON values."""
     if got == expected:
         return True
     try:

@@ -26,7 +26,7 @@ class Payload:
     """The bodies of requests: sent in turn, made of random rows, or made by a function.
 
     Raises:
-        ValueError: unless it is exactly one of these, or if the answers do not match the bodies.
+        ValueError: unless it is exactly one of these, or if the responses do not match the bodies.
     """
 
     bodies: tuple[bytes, ...] = ()
@@ -47,7 +47,7 @@ class Payload:
             )
 
     def shuffled(self, seed: str) -> "Payload":
-        """Return the bodies and their answers in random order; those of a function keep their order."""
+        """Return the bodies and their responses in random order; those of a function keep their order."""
         order = list(range(len(self.bodies)))
         Random(seed).shuffle(order)
         return replace(

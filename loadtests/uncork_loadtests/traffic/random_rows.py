@@ -65,7 +65,7 @@ class RandomRows:
 
     @property
     def _values(self) -> int:
-        """How many values a body has."""
+        """Return the number of values in a body."""
         return self.rows * math.prod(self.shape)
 
     def bodies(self, *, seed: int, count: int = _BODIES) -> tuple[bytes, ...]:

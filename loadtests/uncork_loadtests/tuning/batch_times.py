@@ -2,7 +2,7 @@
 
 A batch of n requests comes from n clients in a closed loop, on a server whose policy holds every request for
 a while: all clients are answered at once and return as one batch. That works for every kind of input. Sizes
-and times are read from the answers, so a batch that was split counts as two.
+and times are read from the responses, so a batch that was split counts as two.
 """
 
 import math
@@ -93,8 +93,8 @@ def measure(
     The server's policy must hold requests for `HOLD_MS`.
 
     Raises:
-        LoadTestError: if a lone request has no good answer with the figures of its batch, or if a size fails
-            that worked before.
+        LoadTestError: if a lone request has no good response with batch headers, or if a size fails that
+            worked before.
     """
     first, stopped = _first_round(plan, largest=largest, goal_ms=goal_ms, tell=tell)
     before, rounds = server.cpu(), []
@@ -163,7 +163,7 @@ def drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
     """Run batches of `clients` requests; return their samples, and the first fault or "".
 
     Raises:
-        LoadTestError: if the server cannot be reached, or its answers are not HTTP/1.1.
+        LoadTestError: if the server cannot be reached, or its responses are not HTTP/1.1.
     """
     plan = replace(
         plan,
@@ -195,7 +195,7 @@ def _fault(samples: Samples, result: ShareResult) -> str:
 
 
 def _batches(samples: Samples) -> dict[int, list[float]]:
-    """Return the times of single batches by size; all answers of a batch state the same."""
+    """Return the times of single batches by size; all responses of a batch state the same."""
     found: dict[int, list[float]] = {}
     for rows, batch_ms in np.unique(samples[["batch_rows", "batch_ms"]]).tolist():
         found.setdefault(rows, []).append(batch_ms)
@@ -248,7 +248,7 @@ def _noise(sizes: Sequence[SizeTime]) -> float:
 
 
 def _is_step(size: SizeTime, above: SizeTime, beyond: SizeTime, *, slope: float) -> bool:
-    """Whether slightly more rows make every batch much longer, and even more rows do not undo it."""
+    """Return True if slightly more rows make every batch much longer, and even more rows do not undo it."""
     if above.rows > size.rows * _NEXT:
         return False
     least_ms = _STEP * (max(size.times_ms) + slope * (above.rows - size.rows))

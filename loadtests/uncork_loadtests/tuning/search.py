@@ -44,7 +44,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Latency of clients, predicted or measured. None: too few answers."""
+    """Latency of clients, predicted or measured. None: too few responses."""
 
     p50_ms: float | None
     p99_ms: float | None
@@ -67,7 +67,7 @@ class Proposal:
 
     @property
     def met(self) -> bool:
-        """Whether enough requests are answered within the goal."""
+        """True if enough requests are answered within the goal."""
         return self.predicted.in_goal >= WANTED
 
 

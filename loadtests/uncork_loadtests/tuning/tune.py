@@ -165,7 +165,7 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
 
 
 def _measured(request: TuningRequest, *, tell: Tell) -> tuple[batch_times.BatchTimes, Lengths | None, str]:
-    """Return batch times by size, the effect of lengths, and why that was not measured, or ""."""
+    """Return batch times by size and the effect of lengths, or None and the reason why it is unknown."""
     tell(f"starting {request.target}")
     # Refuse no request and split no batch while batch times are measured.
     options = {

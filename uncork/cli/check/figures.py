@@ -77,7 +77,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What is wrong with the results of rows in batches, compared with those of the rows alone.
+    """The faults found by comparing results of rows in a batch with results of the same rows alone.
 
     Attributes:
         key: of the advice; empty if nothing is wrong.
@@ -121,7 +121,7 @@ class ApiFigures:
 
     @property
     def is_single(self) -> bool:
-        """Whether each request is a batch of its own."""
+        """True if each request is a batch of its own."""
         return self.settings.policy == "none"
 
 

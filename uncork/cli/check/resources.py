@@ -12,10 +12,10 @@ Plans = Mapping[str, Plan]
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What the workers of all services need, and the machine has.
+    """The resources that the workers of all services need, and those of the machine.
 
     Attributes:
-        worker_bytes: memory of all workers before their first batches; None if that of some is unknown.
+        worker_bytes: memory of all workers before their first batches; None if unknown for a service.
         free_bytes: available memory; None if unknown.
         gpus: those that have workers.
     """

@@ -30,7 +30,7 @@ _OPTIONS = flags("max_connections", "clients", "processes", "seconds") | {
 
 
 def is_url(target: str) -> bool:
-    """Whether a target is a URL instead of a service."""
+    """Return True if a target is a URL, not a service."""
     return "://" in target
 
 

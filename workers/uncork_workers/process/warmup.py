@@ -158,7 +158,7 @@ def warm_up(
 
 @dataclass(slots=True)
 class ApiWarmUp:
-    """The warm-up of one API: ``chunks`` are its batch times, ``result`` that for one row, if it is text."""
+    """The warm-up of one API: its batch times, in ``chunks``, and the result for one row if that is text."""
 
     executor: Executor
     example: Example

@@ -38,12 +38,12 @@ class CodeCopy:
 
 
 def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> CodeCopy:
-    """Return a copy with the content of an archive; several processes may do so at once.
+    """Return a copy of the code in an archive; several processes may call this at once.
 
-    A new copy replaces those that no process uses, and none has begun to use for a day.
+    A new copy also removes older copies that no process uses or has opened for a day.
 
     Raises:
-        OSError: if it cannot be written, or another user controls the folder of the copies.
+        OSError: if the copy cannot be written, or another user controls the folder of the copies.
     """
     parent = parent or Path(tempfile.gettempdir()) / f"uncork-code-{os.getuid()}"
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)

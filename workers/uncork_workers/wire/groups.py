@@ -145,7 +145,7 @@ class FieldReader:
         self.decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
 
     def read(self, row: bytes | Raw) -> list[bytes | None]:
-        """Return the JSON text of each field, None for a field that is missing; the last of a name counts.
+        """Return the JSON text of each field; None if it is missing. Of a repeated field, the last counts.
 
         Raises:
             msgspec.DecodeError: if the row is not valid JSON; ValidationError if it is not an object.

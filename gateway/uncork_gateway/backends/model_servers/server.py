@@ -118,7 +118,7 @@ def _for_several(headers: tuple[Header, ...]) -> tuple[Header, ...]:
 
 
 def limited_rest_s(seconds: float) -> float:
-    """Return ``seconds``, a pause that a server asks for, limited to 30."""
+    """Limit a pause that a server asks for to the range 0 to 30 s."""
     return min(max(seconds, 0.0), _LONGEST_REST_S)
 
 

@@ -120,7 +120,7 @@ def streaming_models_of(
 ) -> dict[str, Model]:
     """Return the streaming APIs of a service version as models, which only gRPC can express.
 
-    The service's name means such an API only if the service has no other.
+    The name of the service stands for such an API only if it is the only API.
     """
     apis = [api for api in service.apis if api.streams]
     models = {

@@ -138,7 +138,7 @@ class Figures:
 
     @property
     def cap_less_padding(self) -> float:
-        """The most rows in a batch, less the usual padding if padding counts toward the setting."""
+        """The most rows in a batch. If the limit counts padding, less the usual padding."""
         padding, most = self.stats.padding, self.stats.rules.max_batch_rows
         if padding is None or padding.measure != "longest":
             return self.cap
@@ -285,7 +285,7 @@ class Figures:
 
     @property
     def gain_of_batches(self) -> float:
-        """The throughput of the largest batches, as a multiple of that of single requests."""
+        """The throughput of the largest batches divided by the throughput of single requests."""
         alone = self.throughput(min(self.recent.rows_per_request, self.best_rows))
         return self.throughput(self.best_rows) / alone if alone > 0 else 1.0
 

@@ -137,7 +137,7 @@ class ServiceStatus:
         return Described(service, describe_slots(name, slots, work.running), apis)
 
     def figures(self, most: int) -> dict[str, Figures]:
-        """Return the measurements of the first ``most`` APIs by id; cheap, because shares are left out."""
+        """Return the measurements of the first ``most`` APIs, by id."""
         work, now = self._dispatcher.work(), self._clock()
         stats = {one.name: one for one in self._dispatcher.stats()}
         names = islice((name for name in self.source.served_apis() if name in stats), most)

@@ -147,7 +147,7 @@ def _to_builtins(value: Any) -> Any:
 
 
 def may_be_lenient(document: bytes) -> bool:
-    """Return whether a document may have NaN or infinity, which are no JSON."""
+    """Return True if a document may have NaN or infinity, which standard JSON excludes."""
     return any(token in document for token in _NOT_FINITE)
 
 

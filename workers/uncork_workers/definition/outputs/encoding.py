@@ -65,7 +65,7 @@ class Encoded(NamedTuple):
 
     @property
     def has_rows(self) -> bool:
-        """Whether a complete response does not replace every row."""
+        """True unless a complete response replaces every row."""
         return len(self.responses) < len(self.rows)
 
 

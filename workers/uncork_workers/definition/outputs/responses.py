@@ -79,7 +79,7 @@ class Response:
 
     @property
     def is_bodiless(self) -> bool:
-        """Whether the status allows no body."""
+        """True if the status allows no body."""
         return self.status in _BODILESS
 
 

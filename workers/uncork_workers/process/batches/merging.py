@@ -44,7 +44,7 @@ class BatchRequests(NamedTuple):
 
 
 def merge(adapter: Adapter, requests: BatchRequests) -> Any:
-    """Return the rows of all requests; the bodies of each form are parsed together.
+    """Merge the rows of all requests into the handler's argument, parsing bodies of one form together.
 
     Raises:
         InvalidInput: if at least one request is not valid.

@@ -48,7 +48,7 @@ class SizeLimit:
 
     @property
     def learns(self) -> bool:
-        """Whether a call that works can change anything."""
+        """True if a successful call can change the limit."""
         return self.most < math.inf or bool(self._suspects)
 
     def worked(self, size: float) -> None:
