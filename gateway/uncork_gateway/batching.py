@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from prometheus_client.registry import Collector
 
-from uncork_dispatcher import AsyncDispatcher, Observer, Runner
+from uncork_dispatcher import ApiRules, AsyncDispatcher, Observer, Runner
 from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.classes import Classes
+from uncork_gateway.requests.coalescing import Coalescing
 from uncork_gateway.requests.shadow import ShadowTally
 from uncork_gateway.telemetry.access_log import batch_observers
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
@@ -91,6 +92,7 @@ class Batching:
         self.ready = asyncio.Event()
         self.batch_headers = BatchHeaders(secrets.token_hex(4))
         self.metrics = Metrics()
+        self._coalescing: dict[str, Coalescing] = {}
         self.shadow = ShadowTally()
         self._recorder = Recorder(
             self.metrics,
@@ -132,11 +134,24 @@ class Batching:
         names = api.class_names
         return None if names is None else Classes(names, self.metrics.bulk(api.name))
 
+    def coalescing(self, api: ApiDescription) -> Coalescing | None:
+        """Return the computations that requests to an API can join; None if it runs each request."""
+        if not api.coalesce:
+            return None
+        if api.name not in self._coalescing:
+            self._coalescing[api.name] = Coalescing(
+                self.dispatcher,
+                ApiRules(name=api.name),
+                lambda bulk: (self.metrics.bulk if bulk else self.metrics.api)(api.name),
+            )
+        return self._coalescing[api.name]
+
     def forget_api(self, name: str) -> bool:
         """Drop an API's queue, estimate, counts and history; return False if it still has requests."""
         if not self.dispatcher.remove_api(name):
             return False
         self.metrics.forget(name)
+        self._coalescing.pop(name, None)
         self._recorder.forget(name)
         return True
 

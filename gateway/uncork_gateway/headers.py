@@ -8,6 +8,8 @@ import httptools
 
 Header = tuple[bytes, bytes]
 """Name and value."""
+CREDENTIALS = frozenset((b"authorization", b"cookie", b"x-api-key"))
+"""The headers that may identify a client."""
 HOP_BY_HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
 """Headers of one connection, not of the message (RFC 9110, 7.6.1); HTTP/2 has none of them."""
 JSON_LENGTH = b"inference-header-content-length"

@@ -84,7 +84,7 @@ class DataFrameCodec:
             self.limits.check_all_values(body)
         if fields.keys() in _SPLIT:
             names, rows = _rows_of_split(body)
-            return replace(self.marshal(rows), locate=partial(_in_split, names))
+            return replace(self.marshal(rows), locate=partial(_in_split, tuple(names)))
         if fields and (all(map(is_list, fields.values())) or all(map(is_object, fields.values()))):
             index, rows = _rows_of_columns(fields)
             return replace(self.marshal(rows), locate=partial(_in_columns, index))
@@ -203,7 +203,7 @@ def _rows_of_split(body: bytes) -> tuple[list[str], list[bytes]]:
     return names, objects(names, split.data)
 
 
-def _in_split(names: list[str], asked: Marshalled, place: RowPath) -> str:
+def _in_split(names: Sequence[str], asked: Marshalled, place: RowPath) -> str:
     return json_path("data", place.row, *[names.index(str(name)) for name in place.path])
 
 
@@ -225,7 +225,7 @@ def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list
         index = range(lengths[0])
     else:
         by_row = list(map(members, columns.values()))
-        index = keys = list(by_row[0])
+        index = keys = tuple(by_row[0])
         for name, column in zip(columns, by_row, strict=True):
             if column.keys() != by_row[0].keys():
                 raise BadRequest(f"column {name!r} does not have the same rows as the first column")

@@ -108,9 +108,11 @@ def _meta(headers: Sequence[Header], assumed: str) -> Meta:
     return Meta(
         content_type=_content_type(headers) or assumed,
         query=target.partition(b"?")[2].decode("latin-1"),
-        headers=[
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in headers
-            if name not in (_TARGET, _ACCEPT)
-        ],
+        headers=tuple(
+            [
+                (name.decode("latin-1"), value.decode("latin-1"))
+                for name, value in headers
+                if name not in (_TARGET, _ACCEPT)
+            ]
+        ),
     )

@@ -14,6 +14,7 @@ from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.headers import Header, value_of
 from uncork_gateway.requests.api_target import ApiTarget, accepted
+from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
 from uncork_gateway.requests.group_parts import Submitted
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -26,7 +27,7 @@ class ApiCall(AnsweredCall):
     """
 
     place = 0
-    _submitted: Submitted | None = None
+    _submitted: Submitted | CoalescedRequest | None = None
     _payload: Marshalled
     _route: MessageRoute | None = None
     _bulk = False
@@ -63,6 +64,7 @@ class ApiCall(AnsweredCall):
         self._submitted = route.submit(
             self,
             payload,
+            () if route.coalescing is None else credentials_of(head.metadata),
             client_timeout_s=head.timeout_s,
             # Requests that are open at one time are of different callers, even if they share a connection.
             source=(stream.connection.number, stream.lane, self.place),

@@ -194,6 +194,7 @@ def _served(model: Model, batching: Batching) -> ServedModel:
             streams=model.api.streams,
             grouping=groups,
             classes=batching.classes(model.api),
+            coalescing=batching.coalescing(model.api),
         )
 
     return ServedModel(model, route(V2Grpc), route(Predict))

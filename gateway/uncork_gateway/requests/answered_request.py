@@ -113,8 +113,10 @@ class AnsweredRequest(ABC):
         tally, answer, access_log = self._tally, self._answer, self._observers.access_log
         if tally is not None:
             tally.answered(status, seconds, self._rows, is_refusal=is_refusal, protocol=self.protocol)
+        batch_id = ""
+        if answer is not None and (access_log is not None or self._span is not None):
+            batch_id = self._batch_id(answer.batch.number)
         if access_log is not None:
-            batch_id = "" if answer is None else self._batch_id(answer.batch.number)
             access_log.request(
                 "POST",
                 self._target,
@@ -125,7 +127,7 @@ class AnsweredRequest(ABC):
                 grpc_status=self._grpc_status,
             )
         if self._span is not None:
-            self._span.end(status, answer)
+            self._span.end(status, answer, batch_id)
 
     def _logged_bytes(self) -> int:
         return self._size

@@ -15,6 +15,7 @@ from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_target import ApiTarget, Shared, accepted
+from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
 from uncork_gateway.requests.group_parts import Submitted
 from uncork_gateway.requests.head import Head, read_head
 from uncork_gateway.requests.request import BufferedRequest
@@ -48,7 +49,9 @@ class ApiRoute(ApiTarget):
         try:
             group = () if self.grouping is None else self.grouping.of_headers(headers)
             bulk = None if self.classes is None else self.classes.of_headers(headers)
-            return head._replace(headers=self.dialect.keep(headers, target), group=group, bulk=bulk)
+            credentials = () if self.coalescing is None else credentials_of(headers)
+            kept = self.dialect.keep(headers, target)
+            return head._replace(headers=kept, group=group, bulk=bulk, credentials=credentials)
         except GatewayError as error:
             return head._replace(rejection=error)
 
@@ -62,7 +65,7 @@ class ApiRoute(ApiTarget):
 class ApiRequest(BufferedRequest[ApiRoute]):
     """One request to an API. The dispatcher calls ``answered`` or ``failed`` when it ends."""
 
-    _submitted: Submitted | None = None
+    _submitted: Submitted | CoalescedRequest | None = None
     _payload: Marshalled
     _bulk = False
 
@@ -96,6 +99,7 @@ class ApiRequest(BufferedRequest[ApiRoute]):
         self._submitted = route.submit(
             self,
             payload,
+            head.credentials,
             client_timeout_s=head.timeout_s,
             source=self._connection.number,
             flow=head.flow,

@@ -1,6 +1,6 @@
 """An API of the service as the destination of requests, for all protocols."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, NotRequired, TypedDict, Unpack
 
 from mypy_extensions import mypyc_attr
@@ -11,7 +11,8 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Refused, Unavailable
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.classes import Classes
-from uncork_gateway.requests.group_parts import Client, GroupParts, Submitted, submit
+from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
+from uncork_gateway.requests.group_parts import Client, Submitted, cancel, submit
 from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -24,6 +25,7 @@ class Shared(TypedDict):
     batch_headers: BatchHeaders
     grouping: NotRequired[Grouping | None]
     classes: NotRequired[Classes | None]
+    coalescing: NotRequired[Coalescing | None]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -39,6 +41,7 @@ class ApiTarget:
         self.batch_headers = shared["batch_headers"]
         self.grouping = shared.get("grouping")
         self.classes = shared.get("classes")
+        self.coalescing = shared.get("coalescing")
         self.removed = False
         self.shadows: Sequence[Shadow] = ()
         """Get copies of the requests."""
@@ -55,9 +58,12 @@ class ApiTarget:
         self,
         waiter: Waiter[HandlerResult],
         payload: Marshalled,
+        credentials: Hashable = None,
         **client: Unpack[Client],
-    ) -> Submitted:
-        """Queue a request; return it, or its parts, for :meth:`cancel`.
+    ) -> Submitted | CoalescedRequest:
+        """Queue a request, or let it join an identical one; return it, or its parts, for :meth:`cancel`.
+
+        ``credentials`` identify the client. A request in parts joins none.
 
         Raises:
             Unavailable: if the API was removed.
@@ -65,16 +71,21 @@ class ApiTarget:
         """
         if self.removed:
             raise Unavailable("this API was removed", reason="api_removed")
+        if self.coalescing is not None and not payload.parts:
+            return self.coalescing.submit(self._begin, waiter, payload, credentials, client)
+        return self._begin(waiter, payload, client)
+
+    def _begin(self, waiter: Waiter[HandlerResult], payload: Marshalled, client: Client) -> Submitted:
         for shadow in self.shadows:
             waiter = shadow.follow(waiter, payload, bulk=client.get("bulk", False))
         return submit(self.dispatcher, waiter, self.api, payload, **client)
 
-    def cancel(self, submitted: Submitted) -> None:
+    def cancel(self, submitted: Submitted | CoalescedRequest) -> None:
         """Remove a request whose client has left."""
-        if isinstance(submitted, GroupParts):
+        if isinstance(submitted, CoalescedRequest):
             submitted.withdraw()
         else:
-            self.dispatcher.cancel(submitted)
+            cancel(self.dispatcher, submitted)
 
 
 def accepted(answer: RequestResult[HandlerResult]) -> HandlerResult:

@@ -56,6 +56,14 @@ def submit(
     return submission
 
 
+def cancel(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], submitted: Submitted) -> None:
+    """Remove a request, or its parts, from the dispatcher."""
+    if isinstance(submitted, GroupParts):
+        submitted.withdraw()
+    else:
+        dispatcher.cancel(submitted)
+
+
 class GroupParts(Parts[Marshalled, HandlerResult]):
     """The parts of a request, which the constructor submits."""
 

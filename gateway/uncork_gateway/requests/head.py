@@ -26,6 +26,7 @@ class Head(NamedTuple):
         trace: the headers that identify the request's trace.
         group: the texts of the values of ``group_by`` that come from headers.
         bulk: True if the headers name the API's second class, None if they name none.
+        credentials: the headers that identify the client, if the API runs identical requests once.
     """
 
     timeout_s: float
@@ -39,6 +40,7 @@ class Head(NamedTuple):
     trace: tuple[Header, ...] = ()
     group: tuple[bytes, ...] = ()
     bulk: bool | None = None
+    credentials: tuple[Header, ...] = ()
 
 
 def read_head(

@@ -13,7 +13,7 @@ from uncork_gateway.backends.model_servers.known_models import KnownModels
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part, Sent
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.errors import BadGateway
-from uncork_gateway.headers import TRACE, Header
+from uncork_gateway.headers import CREDENTIALS, TRACE, Header
 from uncork_gateway.protocols.wire import Content, UncertainReply, Wire, WrongReply
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
@@ -36,7 +36,7 @@ class HeaderRules:
     The call has no other headers, because they concern single requests.
     """
 
-    keyed: frozenset[bytes] = frozenset((b"authorization", b"cookie", b"x-api-key"))
+    keyed: frozenset[bytes] = CREDENTIALS
     passed: frozenset[bytes] = frozenset(TRACE)
 
     def sort(self, headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:

@@ -163,6 +163,8 @@ class Apis:
         self._rules = prepared.rules
         for api in offer.service.apis:
             self._batching.metrics.set_classes(api.name, api.class_names)
+            if (coalescing := self._batching.coalescing(api)) is not None:
+                coalescing.rules = prepared.rules[api.name]
         self.in_force = {api.name: api for api in offer.service.apis}
         self._old_routes += self._routes
         self._routes = [*offer.routes.values()]
@@ -206,6 +208,7 @@ class Apis:
             batch_headers=batching.batch_headers,
             grouping=grouping(api),
             classes=batching.classes(api),
+            coalescing=batching.coalescing(api),
             fair_by=settings.fair_by,
         )
 

@@ -70,6 +70,7 @@ class ApiTally:
     Attributes:
         statuses: the responses by HTTP status; ``grpc_statuses``: those over gRPC.
         ahead: the number of batches released to a worker that still ran another.
+        coalesced: the number of requests that got the response to an identical one.
         released_rows: the rows of all released batches, in units of cost if the API defines one.
         ran, ran_s: the number of requests in batches that ended, and their total batch times.
         worked_rows, worked_s: the rows (or cost) and times of the batches that succeeded.
@@ -89,6 +90,7 @@ class ApiTally:
         self.batch_requests = Distribution(_SIZES)
         self.batch_duration = Distribution(SECONDS_BOUNDS)
         self.ahead = 0
+        self.coalesced = 0
         self.released_rows = 0.0
         self.ran = 0
         self.ran_s = 0.0
@@ -231,6 +233,7 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         yield self._requests()
         yield self._batches_ahead()
+        yield self._coalesced()
         yield self._rows_of_bulk()
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label, "class"])
@@ -278,15 +281,22 @@ class Metrics(Collector):
             ahead.add_metric([api], tally.ahead)
         return ahead
 
+    def _coalesced(self) -> Metric:
+        text = "Requests that got the response to an identical one, instead of running."
+        coalesced = CounterMetricFamily("uncork_coalesced_requests", text, labels=["api", "class"])
+        for api, tally, of_class in self._tallies("uncork_coalesced_requests"):
+            coalesced.add_metric([api, *of_class], tally.coalesced)
+        return coalesced
+
 
 _COUNTS = (
     *("statuses", "grpc_statuses", "errors", "releases", "endings", "sheds"),
     *("duration", "queue_wait", "batch_rows", "batch_requests", "batch_duration"),
-    *("ahead", "released_rows", "ran", "ran_s", "worked_rows", "worked_s"),
+    *("ahead", "coalesced", "released_rows", "ran", "ran_s", "worked_rows", "worked_s"),
 )
 _BY_CLASS = frozenset(
     {
-        *("uncork_requests", "uncork_errors", "uncork_shed"),
+        *("uncork_requests", "uncork_errors", "uncork_shed", "uncork_coalesced_requests"),
         *("uncork_request_duration_seconds", "uncork_queue_wait_seconds"),
     }
 )

@@ -63,6 +63,11 @@ class Recent(NamedTuple):
         return max(0, self._answers_between(FIRST_SERVER_ERROR, math.inf) - self.failed)
 
     @property
+    def coalesced(self) -> int:
+        """The number of requests that got the response to an identical one."""
+        return min(self.counts.coalesced, self.requests)
+
+    @property
     def error_share(self) -> float:
         """Errors per response; 0 without responses."""
         return self.failed / self.answered if self.answered else 0.0

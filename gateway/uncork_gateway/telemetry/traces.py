@@ -20,15 +20,17 @@ class RequestSpan:
 
     def __init__(self, span: Span) -> None:
         self.span = span
+        self.has_ended = False
 
     def set_attribute(self, key: str, value: str | float) -> None:
         self.span.set_attribute(key, value)
 
-    def end(self, status: int, answer: RequestResult[Any] | None) -> None:
-        span = self.span
+    def end(self, status: int, answer: RequestResult[Any] | None, batch_id: str) -> None:
+        span, self.has_ended = self.span, True
         span.set_attribute("http.response.status_code", status)
         if answer is not None:
             span.set_attribute("uncork.api", answer.batch.api)
+            span.set_attribute("uncork.batch_id", batch_id)
             span.set_attribute("uncork.queue_ms", answer.queued_s * 1000)
             span.set_attribute("uncork.batch_rows", answer.batch.count)
         if status >= _SERVER_ERROR:
@@ -63,9 +65,9 @@ class Traces:
         return RequestSpan(span)
 
     def begin_batch(self, batch_id: str, batch: Batch[Any]) -> tuple[str, str]:
-        # Copies of requests have no span.
+        # Copies of requests have no span. A client may have left a request that others have joined.
         spans = [request.payload.span for request in batch.requests]
-        requests: list[Span] = [each.span for each in spans if each is not None]
+        requests: list[Span] = [each.span for each in spans if each is not None and not each.has_ended]
         parents = [each for each in requests if each.get_span_context().trace_flags.sampled] or requests
         context = set_span_in_context(parents[0], Context()) if parents else Context()
         span = self._batches[batch.number] = self._tracer.start_span(

@@ -77,8 +77,8 @@ def test_a_reason_names_the_place_in_the_body_of_its_request() -> None:
 @pytest.mark.parametrize(
     "meta",
     [
-        Meta("a/b", "", [("x-header", "v" * 1000)] * 64),
-        Meta("a/b", "", [("x", "")] * 256),
+        Meta("a/b", "", (("x-header", "v" * 1000),) * 64),
+        Meta("a/b", "", (("x", ""),) * 256),
         Meta("a/b", "q" * 60_000),
         Meta("c" * 60_000),
     ],

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from msgspec.structs import replace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.grpc.call_stage import STREAM_INFER, calls, numbers
 from tests.gateway.grpc.fake_stream import FakeConnection
@@ -18,6 +20,7 @@ from tests.gateway.running import turns
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.telemetry.traces import Traces
 from uncork_workers.wire.messages import Batch
+from uncork_workers.wire.schema import ApiSettings
 
 CLIENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 UNSAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-00"
@@ -122,6 +125,32 @@ async def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
     assert f"{told.context.trace_id:032x}" == CLIENT.split("-")[1]
     assert f"{told.parent.span_id:016x}" == CLIENT.split("-")[2]
     assert told.context.trace_state.get("a") == "b"
+
+
+async def test_a_request_that_joins_another_says_so(tmp_path: Path) -> None:
+    """It has the batch of the other, whose client may leave, and end its span, before the batch begins."""
+    seen = Seen()
+    serves = service(replace(json_api(settings=ApiSettings(policy="fixed:0")), coalesce=True))
+
+    async with gateway(tmp_path, traces=seen.traces) as on:
+        worker = await on.worker(serves=serves)
+        busy = on.post("/echo", 0)
+        running, _ = await worker.batch()
+        leaving, joining = on.post("/echo", 1), on.post("/echo", 1)
+        await turns(50)
+        leaving.cancel()
+        await turns(50)
+        worker.answer(running, [b"0"])
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"1"])
+        await asyncio.gather(busy, joining)
+
+    _, left, joined = seen.named("POST /echo")
+    [*_, of_batch] = seen.named("batch echo")
+    assert "uncork.coalesced" not in (left.attributes or {})
+    told = dict(joined.attributes or {})
+    assert (told["uncork.coalesced"], told["uncork.batch_id"]) == (True, batch.id)
+    assert (of_batch.links, of_batch.parent) == ((), None)
 
 
 async def test_a_client_that_is_not_sampled_has_no_span(tmp_path: Path) -> None:

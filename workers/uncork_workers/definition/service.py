@@ -78,6 +78,7 @@ def api(
     allowed_lengths: Sequence[float] | None = None,
     errors: ErrorFormat = "problem",
     group_by: str | Sequence[str] | None = None,
+    coalesce: bool = False,
 ) -> Callable[[H], H]:
     """Serve a method, plain or ``async``, as an API: it is called once per batch, with all rows of the batch.
 
@@ -139,6 +140,9 @@ def api(
             Several as a tuple. A value is a string, a number, true or false of at most 256 bytes; any other
             gets 400. A request whose rows differ is split, and its results are joined in order. Not for
             generators.
+        coalesce: whether identical requests that are queued or running at one time run once, and all get
+            the result, for methods whose result follows from rows and context alone. Results are not kept.
+            Not with ``idempotent=False`` or the policy ``"none"``.
 
     Raises:
         DefinitionError: if an argument is invalid; the message names the API, the argument and what is
@@ -183,6 +187,7 @@ def api(
             errors=errors,
             group_by=by,
             classes=None if classes is None else dict(classes),
+            coalesce=coalesce,
         )
         description.check()
         warn_of_units(name, settings)

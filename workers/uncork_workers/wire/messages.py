@@ -177,7 +177,7 @@ class Meta(msgspec.Struct, frozen=True):
 
     content_type: str
     query: str = ""
-    headers: list[tuple[str, str]] = []
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Batch(msgspec.Struct, tag="batch", frozen=True):

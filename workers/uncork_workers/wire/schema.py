@@ -124,6 +124,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         classes: the names of both classes of requests and their goals in milliseconds, the default class
             first; the second goal may be None. The current goal of the first is ``mb_max_latency``. None:
             the API has one class.
+        coalesce: whether identical requests that are queued or running at one time run once.
     """
 
     name: str
@@ -140,6 +141,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     errors: ErrorFormat = "problem"
     group_by: str | tuple[str, ...] | None = None
     classes: dict[str, float | None] | None = None
+    coalesce: bool = False
 
     @property
     def class_names(self) -> tuple[str, str] | None:
@@ -194,6 +196,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
                 raise not_for_streams(self.name, argument, reason)
         self._check_groups()
         self._check_classes()
+        self._check_coalescing()
         if self.settings.allowed_lengths is not None and self.settings.cost is None:
             raise DefinitionError(
                 f"API {self.name!r}: allowed_lengths requires a cost, the length of a row; set cost"
@@ -217,6 +220,20 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
                 f"API {self.name!r}: mb_max_latency is the goal of class {first!r} and must be less than "
                 f"{goal_ms:g} ms, the goal of {second!r}, got {self.settings.mb_max_latency:g}"
             )
+
+    def _check_coalescing(self) -> None:
+        if not isinstance(self.coalesce, bool):
+            raise wrong_value(self.name, "coalesce", "True or False", self.coalesce)
+        if not self.coalesce:
+            return
+        if self.streams:
+            raise not_for_streams(self.name, "coalesce", "each request gets its own stream")
+        for argument, value in (("idempotent", False), ("policy", "none")):
+            if getattr(self.settings, argument) == value:
+                raise DefinitionError(
+                    f"API {self.name!r}: coalesce=True runs identical requests once, but with "
+                    f"{argument}={value!r} each runs by itself; remove one of them"
+                )
 
     def _check_groups(self) -> None:
         is_raw = self.input.get("kind") == "raw"

@@ -151,6 +151,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
             Statistics that would be chance are then None.
         answered: recent responses other than 4xx. They include ``errors``, by status, and ``refused``, whose
             shares are ``error_share`` and ``refused_share``; None without responses.
+        coalesced: recent requests that got the response to an identical one, if the API runs those once;
+            ``coalesced_share`` is their share of all responses, None without responses.
         failure: the latest exception; None if no handler has raised, and in a proxy.
         requests, protocols: recent responses by status and by protocol; ``releases`` and ``sheds``: recent
             releases and refusals by reason.
@@ -193,6 +195,8 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     error_share: float | None
     refused: int
     refused_share: float | None
+    coalesced: int
+    coalesced_share: float | None
     failure: Failure | None
     requests: dict[str, int]
     protocols: dict[Transport, int]

@@ -25,6 +25,9 @@ def sentence(figures: Figures, names: Names) -> str:
         f"{_of(recent.client_errors, recent.requests)} got a 4xx status."
         if recent.client_errors > A_FEW * recent.requests
         else "",
+        f"{_of(recent.coalesced, recent.requests)} got the response to an identical request."
+        if recent.coalesced > A_FEW * recent.requests
+        else "",
         _too_few(figures),
         f"The p99 latency was {ms(recent.p99_s)}, above the goal of {exact_ms(figures.goal_s)}."
         if figures.goal_s is not None and figures.is_late

@@ -257,6 +257,8 @@ def _api(
         error_share=recent.error_share if recent.answered else None,
         refused=recent.refused,
         refused_share=recent.refused_share if recent.answered else None,
+        coalesced=recent.coalesced,
+        coalesced_share=recent.coalesced / recent.requests if recent.requests else None,
         failure=failure,
         requests=_by_status(counts.statuses),
         protocols={name: some.total() for name, some in counts.statuses_by_protocol.items() if some},

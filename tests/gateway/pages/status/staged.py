@@ -70,6 +70,7 @@ def recent(
     took_s: float = 0.015,
     seconds: float = 30.0,
     estimate: Estimate | None = ESTIMATE,
+    coalesced: int = 0,
 ) -> Recent:
     """Some batches of ``each`` requests with ``rows`` rows, all alike, and some other answers.
 
@@ -99,6 +100,7 @@ def recent(
     tally.sheds.update(sheds or {})
     tally.statuses[504] += tally.sheds["client_deadline"]
     tally.statuses[503] += tally.sheds.total() - tally.sheds["client_deadline"]
+    tally.coalesced = coalesced
     if releases is not None:
         tally.releases = Counter(releases)
     tally.ran, tally.released_rows = batches * each, float(batches * each * rows)

@@ -25,6 +25,14 @@ CASES: dict[str, tuple[Names, Figures]] = {
         SERVICE,
         figures(),
     ),
+    "requests that were identical": (
+        SERVICE,
+        figures(recent=recent(batches=300, statuses={200: 700}, coalesced=700)),
+    ),
+    "few requests that were identical": (
+        SERVICE,
+        figures(recent=recent(batches=300, statuses={200: 3}, coalesced=3)),
+    ),
     "the first request": (
         SERVICE,
         figures(stats(LARGE, known_rows=(1.0, 1.0)), recent=recent(batches=1, estimate=None)),

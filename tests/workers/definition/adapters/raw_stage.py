@@ -28,7 +28,7 @@ class Answered(NamedTuple):
 
 
 def raw(body: bytes, content_type: str = "application/octet-stream", query: str = "") -> Sent:
-    return Sent(body, Meta(content_type, query, [("content-type", content_type)]))
+    return Sent(body, Meta(content_type, query, (("content-type", content_type),)))
 
 
 def form(files: Files, data: Mapping[str, Any] | None = None) -> Sent:

@@ -96,7 +96,7 @@ def test_queries_and_headers_come_with_the_payloads() -> None:
     meta = Meta(
         "text/plain",
         "a=1&a=2&b=&c=%C3%A9+x&%zz",
-        [("content-type", "text/plain"), ("x-tag", "one"), ("x-tag", "two")],
+        (("content-type", "text/plain"), ("x-tag", "one"), ("x-tag", "two")),
     )
 
     batch = merge(Requests(), Sent(b"hello", meta))

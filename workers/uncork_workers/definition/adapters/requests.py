@@ -132,7 +132,7 @@ class RequestAdapter(Adapter):
         """
         match example:
             case Request():
-                meta = Meta(example.content_type, urlencode(example.query), list(example.headers.items()))
+                meta = Meta(example.content_type, urlencode(example.query), tuple(example.headers.items()))
                 return Sample(example.body, meta)
             case Path():
                 guessed = mimetypes.guess_type(example)[0]

@@ -1,0 +1,498 @@
+"""Identical requests at one time run once, and nothing that differs is taken for identical."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.gateway.client import JSON, Client, Reply
+from tests.gateway.exposed import registry_of
+from tests.gateway.running import turns
+from tests.gateway.stage import RULES, Stage, detail, reason
+from uncork_dispatcher import ApiRules, RequestResult, RequestShed, Submission
+from uncork_dispatcher.requests.batch import Batch
+from uncork_gateway.codecs import Marshalled, codec_of, grouping
+from uncork_gateway.dialects import V2, Native, Rest
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.dialects.inputs import ANY_INPUTS
+from uncork_gateway.headers import Header
+from uncork_gateway.requests.classes import Classes
+from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
+from uncork_gateway.requests.group_parts import Client as OfClient
+from uncork_gateway.requests.shadow import Shadow, ShadowTally
+from uncork_gateway.telemetry.metrics import ApiTally
+from uncork_workers.wire.schema import CSV, NPY, ApiDescription
+
+KEY = (b"Authorization", b"Bearer one")
+
+
+class Coalesced:
+    """A stage whose API coalesces, and whose clock a test moves."""
+
+    def __init__(self, *, rules: ApiRules = RULES, **arguments: Any) -> None:
+        self.now = 100.0
+        self.stage = Stage(rules=rules, clock=lambda: self.now, **arguments)
+        route = self.stage.route
+        self.coalescing = route.coalescing = Coalescing(
+            self.stage.dispatcher, rules, lambda bulk: route.tally_of(bulk), lambda: self.now
+        )
+        self.runner = self.stage.runner
+
+    async def send(self, body: bytes, *headers: Header) -> asyncio.Task[Reply | None]:
+        task = self.stage.post(Client(body, headers=[JSON, *headers]))
+        await turns()
+        return task
+
+    async def occupy(self) -> asyncio.Task[Reply | None]:
+        """Let the worker run something else until the gate opens."""
+        self.runner.gate.clear()
+        return await self.send(b'"other"')
+
+    @property
+    def coalesced(self) -> float | None:
+        name, labels = "uncork_coalesced_requests_total", {"api": "echo"}
+        return registry_of(self.stage.metrics).get_sample_value(name, labels)
+
+    @property
+    def ran(self) -> list[bytes]:
+        """The bodies of everything that ran, but for :meth:`occupy`."""
+        return [body for batch in self.runner.batches for body in batch if body != b'"other"']
+
+    async def replies(self, *tasks: asyncio.Task[Reply | None]) -> list[Reply]:
+        self.runner.gate.set()
+        found = await asyncio.gather(*tasks)
+        assert (self.coalescing.requests, self.coalescing.size_bytes) == (0, 0)
+        return [reply for reply in found if reply is not None]
+
+
+async def test_requests_join_an_identical_one_that_is_queued_or_running() -> None:
+    on = Coalesced()
+    other = await on.occupy()
+    queued = [await on.send(b"[1]") for _ in range(3)]
+    on.runner.gate.set()
+    await other
+    on.runner.gate.clear()
+    await turns()
+    queued += [await on.send(b"[2]"), await on.send(b"[2]")]
+    replies = await on.replies(*queued)
+    assert [reply.body for reply in replies] == [b"[1]"] * 3 + [b"[2]"] * 2
+    assert on.ran == [b"[1]", b"[2]"]
+    assert len({reply.headers["x-batch-id"] for reply in replies[:3]}) == 1
+    assert {reply.headers["x-batch-size"] for reply in replies} == {"1"}
+    assert (on.coalesced, on.stage.counted(200)) == (3, 6)
+
+
+async def test_a_result_is_not_kept() -> None:
+    on = Coalesced()
+    assert [(await on.stage.reply(b"[1]")).status for _ in range(2)] == [200, 200]
+    assert (on.ran, on.coalesced) == ([b"[1]", b"[1]"], 0)
+
+
+async def test_each_reply_has_its_own_time_in_the_queue() -> None:
+    on = Coalesced()
+    other = await on.occupy()
+    tasks = [other, await on.send(b"[1]")]
+    on.now += 1
+    tasks.append(await on.send(b"[1]"))
+    on.now += 1
+    on.runner.gate.set()
+    await other
+    on.runner.gate.clear()
+    on.now += 1
+    tasks.append(await on.send(b"[1]"))
+    timings = [reply.headers["server-timing"].split(",")[0] for reply in await on.replies(*tasks)]
+    assert timings[1:] == ["queue;dur=2000.00", "queue;dur=1000.00", "queue;dur=0.00"]
+
+
+API = ApiDescription(name="echo", route="/", input={"kind": "json"}, group_by="header:x-lang")
+GROUPED: dict[str, Any] = {"codec": codec_of(API), "grouping": grouping(API)}
+
+
+def v2(**more: Any) -> bytes:
+    tensor = {"name": "x", "datatype": "INT64", "shape": [1, 1], "data": [1]}
+    return msgspec.json.encode({"inputs": [tensor], **more})
+
+
+def of_table() -> Coalesced:
+    return Coalesced(input={"kind": "dataframe", "columns": ["a", "b"]})
+
+
+def of_v1() -> Coalesced:
+    return Coalesced(dialect=Rest(codec_of(API), kserve=True))
+
+
+def of_formats() -> Coalesced:
+    return Coalesced(dialect=Native(codec_of(API), offers=("application/json", CSV, NPY)))
+
+
+def of_v2() -> Coalesced:
+    dialect = V2(codec_of(API), model="echo", inputs=ANY_INPUTS, saw=lambda outputs: None)
+    on = Coalesced(dialect=dialect)
+    on.stage.route.max_body_bytes = 1000
+    return on
+
+
+@pytest.mark.parametrize(
+    ("make", "one", "other"),
+    [
+        (Coalesced, (b"[1]",), (b"[2]",)),
+        (Coalesced, (b"[1]",), (b"[1 ]",)),
+        (Coalesced, (b"1",), (b"1.0",)),
+        (Coalesced, (b"[1]", KEY), (b"[1]",)),
+        (Coalesced, (b"[1]", KEY), (b"[1]", (b"authorization", b"Bearer two"))),
+        (Coalesced, (b"[1]", KEY), (b"[1]", (b"x-api-key", b"Bearer one"))),
+        (Coalesced, (b"[1]", (b"X-Api-Key", b"one")), (b"[1]", (b"x-api-key", b"two"))),
+        (Coalesced, (b"[1]", (b"cookie", b"user=1")), (b"[1]", (b"cookie", b"user=2"))),
+        (Coalesced, (b"[1]", (b"cookie", b"a"), (b"cookie", b"b")), (b"[1]", (b"cookie", b"ab"))),
+        (of_formats, (b"[1]", (b"accept", NPY.encode())), (b"[1]",)),
+        (of_formats, (b"[1]", (b"accept", CSV.encode())), (b"[1]",)),
+        (lambda: Coalesced(fair_by=b"x-flow"), (b"[1]", (b"x-flow", b"1")), (b"[1]", (b"x-flow", b"2"))),
+        (lambda: Coalesced(**GROUPED), (b"[1]", (b"x-lang", b"de")), (b"[1]", (b"x-lang", b"fr"))),
+        (lambda: Coalesced(**GROUPED), (b"[1]", (b"x-lang", b"de")), (b"[1]",)),
+        (of_table, (b'{"a":[1],"b":[2]}',), (b'[{"a":1,"b":2}]',)),
+        (of_table, (b'{"a":{"r":1},"b":{"r":2}}',), (b'{"a":{"s":1},"b":{"s":2}}',)),
+        (of_table, (b'{"a":1,"b":2}',), (b'[{"a":1,"b":2}]',)),
+        (of_v2, (v2(parameters={"beams": 1}),), (v2(parameters={"beams": 2}),)),
+        (of_v2, (v2(parameters={"beams": 1}),), (v2(),)),
+        (of_v2, (v2(parameters={"binary_data_output": True}),), (v2(),)),
+        (
+            lambda: Coalesced(input={"kind": "raw", "accepts": ["*"]}),
+            (b"a", (b"x-scale", b"1")),
+            (b"a", (b"x-scale", b"2")),
+        ),
+    ],
+)
+async def test_what_the_handler_or_the_client_could_tell_apart_runs_by_itself(
+    make: Callable[[], Coalesced], one: Any, other: Any
+) -> None:
+    """Each twice: both pairs are run once."""
+    on = make()
+    occupied = await on.occupy()
+    tasks = [await on.send(*request) for request in (one, other, one, other)]
+    await on.replies(occupied, *tasks)
+    assert (len(on.ran), on.coalesced) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "one", "other"),
+    [
+        (Coalesced, (b"[1]", (b"x-request-id", b"1")), (b"[1]", (b"user-agent", b"x"))),
+        (of_v1, (b'{"instances":[1]}',), (b'{"instances": [1] }',)),
+        (of_v2, (v2(id="1"),), (v2(id="2"),)),
+        (of_table, (b'{"columns":["a","b"],"data":[[1,2]]}',), (b'{"data":[[1,2]],"columns":["a","b"]}',)),
+    ],
+)
+async def test_the_same_rows_may_be_written_in_several_ways(
+    make: Callable[[], Coalesced], one: Any, other: Any
+) -> None:
+    on = make()
+    occupied = await on.occupy()
+    replies = await on.replies(occupied, await on.send(*one), await on.send(*other))
+    assert ([reply.status for reply in replies[1:]], len(on.ran)) == ([200, 200], 1)
+
+
+async def test_each_client_of_v2_gets_its_own_id() -> None:
+    on = of_v2()
+    occupied = await on.occupy()
+    replies = await on.replies(occupied, *[await on.send(v2(id=name)) for name in ("one", "two")])
+    assert [msgspec.json.decode(reply.body)["id"] for reply in replies[1:]] == ["one", "two"]
+
+
+async def test_classes_do_not_join_each_other() -> None:
+    on = Coalesced(rules=ApiRules(name="echo", goal_s=50, bulk_goal_s=100))
+    on.stage.metrics.set_classes("echo", ("interactive", "bulk"))
+    on.stage.route.classes = Classes(("interactive", "bulk"), on.stage.metrics.bulk("echo"))
+    occupied = await on.occupy()
+    bulk = (b"x-request-class", b"bulk")
+    tasks = [await on.send(b"[1]", *headers) for headers in ((), (bulk,), (bulk,), (bulk,), ())]
+    await on.replies(occupied, *tasks)
+    assert on.ran == [b"[1]", b"[1]"]
+    registry, name = registry_of(on.stage.metrics), "uncork_coalesced_requests_total"
+    counts = [registry.get_sample_value(name, {"api": "echo", "class": of}) for of in ("interactive", "bulk")]
+    assert counts == [1, 2]
+
+
+async def test_a_request_of_several_groups_runs_by_itself() -> None:
+    api = ApiDescription(name="echo", route="/", input={"kind": "json"}, group_by="g")
+    on = Coalesced(dialect=Rest(codec_of(api), kserve=False), grouping=grouping(api))
+    body = b'{"instances":[{"g":1},{"g":2}]}'
+    replies = await asyncio.gather(*[on.stage.reply(body) for _ in range(2)])
+    assert [reply.body for reply in replies] == [b'{"predictions":[{"g":1},{"g":2}]}'] * 2
+    assert (len(on.ran), on.coalesced) == (4, 0)
+
+
+# Deadlines
+
+TIMEOUT = b"x-request-timeout-ms"
+
+
+async def test_a_client_with_an_earlier_deadline_runs_by_itself() -> None:
+    """Later ones join it."""
+    on = Coalesced()
+    occupied = await on.occupy()
+    tasks = [await on.send(b"[1]", *headers) for headers in ((), ((TIMEOUT, b"9000"),), (), ())]
+    assert len({reply.status for reply in await on.replies(occupied, *tasks)}) == 1
+    assert (len(on.ran), on.coalesced) == (2, 2)
+
+
+async def test_a_client_whose_time_has_passed_takes_nobody_with_it() -> None:
+    """The others run once; one of them whose time has passed too is refused at once."""
+    on = Coalesced()
+    occupied = await on.occupy()
+    first = await on.send(b"[1]", (TIMEOUT, b"100"))
+    others = [await on.send(b"[1]", (TIMEOUT, limit)) for limit in (b"100.001", b"5000", b"9000")]
+    on.now += 0.2
+    on.stage.dispatcher.worker_not_expected("x")  # the core looks at the time
+    for refused in await asyncio.gather(first, others[0]):
+        assert refused is not None
+        assert reason(refused) == "client_deadline"
+    await turns()
+    assert on.coalescing.requests == 3
+    replies = await on.replies(occupied, *others[1:])
+    assert [reply.status for reply in replies] == [200, 200, 200]
+    assert (on.ran, on.coalesced) == ([b"[1]"], 2)
+    labels = {"api": "echo", "reason": "client_deadline"}
+    assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 2
+
+
+# Ends
+
+
+@pytest.mark.parametrize("leaving", [0, 1, 2])
+async def test_one_that_leaves_leaves_the_others_alone(leaving: int) -> None:
+    on = Coalesced()
+    occupied = await on.occupy()
+    clients = [Client(b"[1]") for _ in range(3)]
+    tasks = [on.stage.post(client) for client in clients]
+    await turns()
+    clients[leaving].leave()
+    await turns()
+    tasks.append(await on.send(b"[1]"))
+    replies = await on.replies(occupied, *tasks)
+    assert [reply.status for reply in replies] == [200] * 4
+    assert on.ran == [b"[1]"]
+
+
+async def test_when_all_have_left_nothing_runs() -> None:
+    on = Coalesced()
+    occupied = await on.occupy()
+    clients = [Client(b"[1]") for _ in range(3)]
+    tasks = [on.stage.post(client) for client in clients]
+    await turns()
+    for client in clients:
+        client.leave()
+    await turns()
+    assert on.stage.dispatcher.unanswered == 1
+    assert len(await on.replies(occupied, *tasks)) == 1
+    assert on.ran == []
+    assert (await on.stage.reply(b"[1]")).status == 200
+
+
+async def test_all_get_the_failure() -> None:
+    on = Coalesced()
+    on.runner.error = RuntimeError("boom")
+    replies = await asyncio.gather(*[on.stage.reply(b"[1]") for _ in range(3)])
+    assert [reply.status for reply in replies] == [500] * 3
+    on.runner.error = None
+    on.runner.reply = lambda body: HandlerResult(400, b"row 1 is wrong")
+    replies = await asyncio.gather(*[on.stage.reply(b"[1]") for _ in range(3)])
+    assert [detail(reply, 400) for reply in replies] == ["row 1 is wrong"] * 3
+    assert (len(on.ran), on.coalesced) == (2, 4)
+
+
+async def test_all_are_refused_and_counted() -> None:
+    on = Coalesced()
+    occupied = await on.occupy()
+    tasks = [await on.send(b"[1]") for _ in range(3)]
+    on.stage.dispatcher.give_up()
+    assert [reply.status for reply in await on.replies(occupied, *tasks)] == [503] * 4
+    labels = {"api": "echo", "reason": "draining"}
+    assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 2
+
+
+async def test_a_refused_request_is_joined_by_none() -> None:
+    on = Coalesced(rules=replace(RULES, max_queue_rows=1))
+    occupied = await on.occupy()
+    tasks = [await on.send(body) for body in (b"[1]", b"[2]", b"[2]")]
+    assert [reply.status for reply in await on.replies(occupied, *tasks)] == [200, 200, 503, 503]
+
+
+@pytest.mark.parametrize("limits", [{"max_queue_requests": 4}, {"max_queue_bytes": 7 + 3 * 3}])
+async def test_no_more_join_than_may_be_queued(limits: dict[str, Any]) -> None:
+    """The next one runs by itself."""
+    on = Coalesced(rules=replace(RULES, **limits))
+    occupied = await on.occupy()
+    tasks = [await on.send(b"[1]") for _ in range(4)]
+    await on.replies(occupied, *tasks)
+    assert (len(on.ran), on.coalesced) == (2, 2)
+
+
+async def test_a_shadow_gets_one_copy() -> None:
+    on, copy = Coalesced(), Stage()
+    shadows = ShadowTally()
+    on.stage.route.shadows = [Shadow("echo", copy.dispatcher, shadows)]
+    await asyncio.gather(*[on.stage.reply(b"[1]") for _ in range(3)])
+    await turns()
+    assert (copy.runner.batches, shadows.total()) == ([[b"[1]"]], {"agreed": 1})
+
+
+# Every order of events
+
+
+class Asked:
+    """A client that notes what it gets."""
+
+    def __init__(self, key: int, expires_at: float) -> None:
+        self.key = key
+        self.expires_at = expires_at
+        self.request: CoalescedRequest | None = None
+        self.got: list[object] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens while it gets the result."""
+
+    def answered(self, answer: RequestResult[HandlerResult]) -> None:
+        self.got.append(answer.result.body)
+        self.meanwhile()
+
+    def failed(self, error: Exception) -> None:
+        self.got.append(error)
+        self.meanwhile()
+        raise RuntimeError("a client's fault")
+
+
+class Orders(RuleBasedStateMachine):
+    """Clients join, leave and wait; computations end in every way. A scripted dispatcher runs them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.running: list[Submission[Marshalled, HandlerResult]] = []
+        self.waiting: list[Asked] = []
+        self.gone: list[Asked] = []
+        self.tally = ApiTally()
+        self.refuses = False
+        self.coalescing = Coalescing(
+            self,  # type: ignore[arg-type]
+            ApiRules(name="echo", max_queue_requests=6),
+            lambda bulk: self.tally,
+            lambda: self.now,
+        )
+
+    # The dispatcher
+
+    def cancel(self, submission: Submission[Marshalled, HandlerResult]) -> None:
+        if submission.leave() is not None:
+            self.running.remove(submission)
+
+    def begin(self, waiter: Any, payload: Marshalled, client: OfClient) -> Any:
+        if self.refuses or client["client_timeout_s"] <= 0:
+            raise RequestShed("queue_full")
+        submission: Submission[Marshalled, HandlerResult] = payload.submission(waiter, "echo", **client)
+        submission.arrival = self.now
+        self.running.append(submission)
+        return submission
+
+    def end(self, submission: Submission[Marshalled, HandlerResult], outcome: Exception | None) -> None:
+        self.running.remove(submission)
+        waiter = submission.leave()
+        assert waiter is not None
+        if outcome is not None:
+            waiter.failed(outcome)
+            return
+        batch: Batch[Any] = None  # type: ignore[assignment]
+        waiter.answered(RequestResult(HandlerResult(200, submission.payload.body), batch, 0.0))
+
+    # Events
+
+    @rule(key=st.integers(0, 1), timeout=st.sampled_from([1.0, 3.0, 100.0]))
+    def send(self, key: int, timeout: float) -> None:
+        client = OfClient(client_timeout_s=timeout, source=None, flow=None, bulk=False)
+        asked = Asked(key, self.now + timeout)
+        try:
+            asked.request = self.coalescing.submit(
+                self.begin, asked, Marshalled(b"%d" % key, rows=1), (), client
+            )
+        except RequestShed:
+            assert self.refuses
+        else:
+            self.waiting.append(asked)
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        asked = data.draw(st.sampled_from(self.waiting))
+        self.waiting.remove(asked)
+        self.gone.append(asked)
+        assert asked.request is not None
+        asked.request.withdraw()
+        asked.request.withdraw()
+
+    @precondition(lambda self: len(self.waiting) > 1)
+    @rule(data=st.data())
+    def leave_with_another(self, data: st.DataObject) -> None:
+        """One leaves, or sends again, while another gets its result."""
+        first, second = data.draw(st.permutations(self.waiting))[:2]
+
+        def meanwhile() -> None:
+            if second in self.waiting and not second.got:
+                self.waiting.remove(second)
+                self.gone.append(second)
+                assert second.request is not None
+                second.request.withdraw()
+            self.send(first.key, 100.0)
+
+        first.meanwhile = meanwhile
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), fails=st.sampled_from([None, ValueError(), RequestShed("deadline")]))
+    def finish(self, data: st.DataObject, fails: Exception | None) -> None:
+        self.end(data.draw(st.sampled_from(self.running)), fails)
+
+    @rule(passed=st.sampled_from([0.5, 1.0, 2.0]), refuses=st.booleans())
+    def wait(self, passed: float, refuses: bool) -> None:
+        self.now += passed
+        self.refuses = refuses
+        for submission in list(self.running):
+            late = submission.arrival + submission.client_timeout_s <= self.now
+            if late and submission in self.running:
+                self.end(submission, RequestShed("client_deadline"))
+        self.refuses = False
+
+    # What holds after each event
+
+    @invariant()
+    def each_gets_one_result_for_its_own_rows(self) -> None:
+        for asked in self.waiting:
+            assert len(asked.got) <= 1
+            for result in asked.got:
+                assert isinstance(result, Exception) or result == b"%d" % asked.key
+                if isinstance(result, RequestShed) and result.reason == "client_deadline":
+                    assert asked.expires_at <= self.now
+        assert not any(asked.got for asked in self.gone)
+        self.waiting = [asked for asked in self.waiting if not asked.got]
+
+    @invariant()
+    def each_waits_for_something_that_is_not_later(self) -> None:
+        running = {submission.waiter: submission for submission in self.running}
+        computations = set()
+        for asked in self.waiting:
+            assert asked.request is not None
+            computation = asked.request.computation
+            computations.add(computation)
+            assert computation is not None
+            submission = running[computation]
+            assert submission.payload.body == b"%d" % asked.key
+            assert submission.arrival + submission.client_timeout_s <= asked.expires_at + 1e-9
+        assert computations == running.keys()
+        assert self.coalescing.requests == len(self.waiting)
+        assert self.coalescing.size_bytes == len(self.waiting)
+
+
+TestOrders = Orders.TestCase
