@@ -104,9 +104,9 @@ class Fill:
         """
         if rows > self._most or self._measure or self._lengths or self._allowed_sizes:
             return False
+        if len(queued) > self._most_requests or len(queued) > self._most_rows:
+            return False  # before the sums, which a long queue would repeat for each batch
         entries = list(queued)
-        if len(entries) > self._most_requests:
-            return False
         rows = count = padded = 0.0
         size_bytes = 0
         for entry in entries:
