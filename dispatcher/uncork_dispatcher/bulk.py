@@ -26,8 +26,10 @@ from collections.abc import Iterable, Mapping
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.line import rows_within
-from uncork_dispatcher.policies.base import MARGIN, Numbers
+from uncork_dispatcher.policies.base import MARGIN, Hold, Numbers, Release
+from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import RequestQueue
+from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.workers.slots import Slots
 
 # Bulk gets at least this share of the workers' time while it is queued.
@@ -76,11 +78,66 @@ def most_cycles_s(
 class BulkRoom:
     """The room for bulk in the next batch. Batch times are estimated for an average worker."""
 
-    def __init__(self, apis: Mapping[str, Api], slots: Slots) -> None:
+    def __init__(self, apis: Mapping[str, Api], queues: RequestQueues, slots: Slots) -> None:
         self._apis = apis
+        self._queues = queues
         self._slots = slots
 
-    def seconds(self, api: Api, estimate: Estimate, now: float) -> float:
+    def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
+        """Decide about bulk alone: it runs in a hole while nothing else waits, or when it is owed time."""
+        api, first = self._apis[queue.api], next(queue.turns()).rows
+        worker = self._slots.next_idle(api.model.slowdowns, now)
+        estimate = api.model.estimate.slowed(api.model.slowdown(worker))
+        if self._queues.other_class(queue) is None:
+            rows = rows_of(self._seconds(api, estimate, now), estimate)
+            if rows >= min(first, api.limit_rows):
+                return Release(min(rows, max(first, self._even_rows(api))), "not_worth_waiting")
+        owed_at = now + self._owed_in_s(api, first, now)
+        return Hold(owed_at, "class") if owed_at > now else Release(first, "not_worth_waiting")
+
+    def owed(self, now: float) -> RequestQueue | None:
+        """Return a queue of bulk that is owed the time for its first request."""
+        for name, api in self._apis.items():
+            if not (api.bulk_backlog.requests and (queues := self._queues.front(name, bulk=True))):
+                continue
+            if self._owed_in_s(api, next(queues[0].turns()).rows, now) <= 0:
+                return queues[0]
+        return None
+
+    def ride(
+        self,
+        queue: RequestQueue,
+        fill: Fill,
+        estimate: Estimate,
+        now: float,
+        fits: float,
+        *,
+        draining: bool,
+    ) -> float:
+        """Add bulk with the same batch key to a batch of the first class; return the rows added."""
+        api, bulk = self._apis[queue.api], self._queues.other_class(queue)
+        if bulk is None:
+            return 0.0
+        rows = math.inf
+        is_full = fill.taken.rows + api.traffic.all.mean_rows > self.unreserved(queue, now)
+        if not (draining or is_full):
+            earliest = min([entry.deadline for entry in fill.entries])
+            in_time = estimate.rows_within(earliest - now - MARGIN * api.rules.goal_s)
+            even = fill.taken.rows + self._even_rows(api)
+            rows = min(in_time, rows_of(self._seconds(api, estimate, now), estimate), even)
+        api.admit_riders(fill, min(rows, api.limit_rows), fits)
+        return sum([entry.rows for entry in self._queues.take(bulk, fill)])
+
+    def unreserved(self, queue: RequestQueue, now: float) -> float:
+        """Return the rows of a full batch that are not reserved for bulk that is owed time."""
+        api, bulk = self._apis[queue.api], None if queue.bulk else self._queues.other_class(queue)
+        limit, most_s = api.limit_rows, self._most_s(api)
+        if bulk is None or not most_s:
+            return limit
+        owed = self._owed_s(api, now) / most_s * limit
+        return limit if owed < next(bulk.turns()).rows else max(1.0, limit - owed)
+
+    def _seconds(self, api: Api, estimate: Estimate, now: float) -> float:
         """Return how long a batch with bulk may take, with respect to future requests of all first classes.
 
         ``estimate`` predicts the batch time of the worker that runs the batch, which must be idle.
@@ -98,22 +155,16 @@ class BulkRoom:
             most_cycles_s(rate, estimate, workers=workers, transport_s=transport_s, limit_rows=limit),
         )
 
-    def even_rows(self, api: Api) -> float:
+    def _even_rows(self, api: Api) -> float:
         """Return an equal share for each worker of the bulk that is queued and running."""
         running = sum([batch.bulk_rows for batch in self._slots if batch.api == api.rules.name])
         return math.ceil((api.bulk_backlog.rows + running) / self._slots.workers)
 
-    def owed_in_s(self, api: Api, rows: float, now: float) -> float:
+    def _owed_in_s(self, api: Api, rows: float, now: float) -> float:
         """Return in how many seconds bulk will be owed a batch of ``rows`` rows; 0 if it is now."""
         most_s = self._most_s(api)
         missing_s = min(api.model.estimate.seconds(rows), most_s) - self._owed_s(api, now)
         return max(0.0, missing_s / (_SHARE * self._slots.workers))
-
-    def unreserved(self, api: Api, bulk: RequestQueue, now: float) -> float:
-        """Return the rows of a full batch that are not reserved for bulk that is owed time."""
-        limit, most_s = api.limit_rows, self._most_s(api)
-        owed = self._owed_s(api, now) / most_s * limit if most_s > 0 else 0.0
-        return limit if owed < next(bulk.turns()).rows else max(1.0, limit - owed)
 
     def got(self, api: Api, seconds: float) -> None:
         """Charge bulk for its part of a batch. It owes half a full batch at most."""

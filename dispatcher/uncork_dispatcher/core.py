@@ -62,7 +62,7 @@ class Dispatcher:
         self._admissions: dict[str, Admission] = {}
         self._queues = RequestQueues(self._apis)
         self._slots = Slots()
-        self._room = BulkRoom(self._apis, self._slots)
+        self._room = BulkRoom(self._apis, self._queues, self._slots)
         self._scheduler = Scheduler(self._apis, self._admissions, self._queues, self._slots, self._room)
         self._pending_actions: list[Shed | Lost | GoalOutOfReach] = []
         self._requests = 0

@@ -11,9 +11,9 @@ from typing import Any
 from uncork_dispatcher.actions import Action, Shed, ShedReason
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import BulkRoom, rows_of
+from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.policies.base import MARGIN, Hold, Reason, Release
+from uncork_dispatcher.policies.base import Hold, Reason, Release
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
@@ -158,7 +158,7 @@ class Scheduler:
         """
         first = None
         if len(self._queues) > 1 and not self.draining:
-            first = self._owed(now)
+            first = self._room.owed(now)
             oldest = self._queues.most_urgent() if first is None else None
             if oldest is not None and oldest.retry is None and not oldest.bulk:
                 first = self._largest_at_risk(oldest.api, now)
@@ -167,15 +167,6 @@ class Scheduler:
         for queue in self._queues.to_ask(now):
             if queue is not first:
                 yield queue
-
-    def _owed(self, now: float) -> RequestQueue | None:
-        """Return a queue of bulk that is owed the time for its first request."""
-        for name, api in self._apis.items():
-            if not (api.bulk_backlog.requests and (queues := self._queues.front(name, bulk=True))):
-                continue
-            if self._room.owed_in_s(api, next(queues[0].turns()).rows, now) <= 0:
-                return queues[0]
-        return None
 
     def _largest_at_risk(self, api: str, now: float) -> RequestQueue | None:
         """Return the queue at risk with the most rows, if any is; see :meth:`_to_ask`."""
@@ -237,7 +228,7 @@ class Scheduler:
         if self.draining:
             return Release(api.policy.limit_rows, "drain")
         if queue.bulk:
-            return self._decide_bulk(queue, now)
+            return self._room.decide(queue, now)
         view = api.view(queue, self._slots, now)
         decision = api.policy.decide(view)
         if isinstance(decision, Release):
@@ -249,33 +240,6 @@ class Scheduler:
         if longest <= now:
             return Release(api.policy.limit_rows, "deadline")
         return Hold(longest, "window", decision.rows) if longest < decision.until else decision
-
-    def _decide_bulk(self, queue: RequestQueue, now: float) -> Release | Hold:
-        """Decide about bulk alone: it runs in a hole while nothing else waits, or when it is owed time."""
-        api, first = self._apis[queue.api], next(queue.turns()).rows
-        worker = self._slots.next_idle(api.model.slowdowns, now)
-        estimate = api.model.estimate.slowed(api.model.slowdown(worker))
-        if self._queues.other_class(queue) is None:
-            rows = rows_of(self._room.seconds(api, estimate, now), estimate)
-            if rows >= min(first, api.limit_rows):
-                return Release(min(rows, max(first, self._room.even_rows(api))), "not_worth_waiting")
-        owed_at = now + self._room.owed_in_s(api, first, now)
-        return Hold(owed_at, "class") if owed_at > now else Release(first, "not_worth_waiting")
-
-    def _ride(self, queue: RequestQueue, fill: Fill, estimate: Estimate, now: float, fits: float) -> float:
-        """Add bulk with the same batch key to a batch of the first class; return the rows added."""
-        api, bulk = self._apis[queue.api], self._queues.other_class(queue)
-        if bulk is None:
-            return 0.0
-        rows = math.inf
-        is_full = fill.taken.rows + api.traffic.all.mean_rows > self._room.unreserved(api, bulk, now)
-        if not (self.draining or is_full):
-            earliest = min([entry.deadline for entry in fill.entries])
-            in_time = estimate.rows_within(earliest - now - MARGIN * api.rules.goal_s)
-            even = fill.taken.rows + self._room.even_rows(api)
-            rows = min(in_time, rows_of(self._room.seconds(api, estimate, now), estimate), even)
-        api.admit_riders(fill, min(rows, api.limit_rows), fits)
-        return sum([entry.rows for entry in self._queues.take(bulk, fill)])
 
     def _decide_retry(self, queue: RequestQueue, now: float) -> Release | Hold:
         """Decide about requests whose worker was lost: no policy holds them."""
@@ -322,7 +286,7 @@ class Scheduler:
         self._queues.take(queue, fill)
         bulk_rows = fill.taken.rows if queue.bulk else 0.0
         if queue.retry is None and behind is None and api.bulk_backlog.requests and not queue.bulk:
-            bulk_rows = self._ride(queue, fill, estimate, now, fits)
+            bulk_rows = self._room.ride(queue, fill, estimate, now, fits, draining=self.draining)
         taken = fill.taken
         predicted_s = measures.estimate.slowed(slowdown).seconds(measures.size(taken))
         batch: Batch[Any] = Batch(
@@ -365,9 +329,8 @@ class Scheduler:
         api = self._apis[queue.api]
         rows = min(rows, api.limit_rows, max(1.0, fits / api.model.measures.limit_ratio))
         if not self.draining:
-            bulk = self._queues.other_class(queue) if api.bulk_backlog.requests else None
-            if bulk is not None and not queue.bulk:
-                rows = min(rows, self._room.unreserved(api, bulk, now))
+            if api.bulk_backlog.requests:
+                rows = min(rows, self._room.unreserved(queue, now))
             admission = self._admissions[queue.api]
             rows, skipped = admission.size_batch(queue, limit=rows, estimate=estimate, now=starts)
             actions.extend([self.shed(entry, "deadline", now) for entry in skipped])

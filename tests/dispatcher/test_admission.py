@@ -43,7 +43,8 @@ def slots(*, idle: int = 0, busy: int = 0) -> Slots:
 
 def admission_of(api: Api, workers: Slots) -> Admission:
     """The admission of an API whose workers are these."""
-    return Admission(api, RequestQueues({}), workers, BulkRoom({}, workers))
+    queues = RequestQueues({})
+    return Admission(api, queues, workers, BulkRoom({}, queues, workers))
 
 
 def ask(
