@@ -103,11 +103,11 @@ class Admission:
             and rows + bulk.rows <= rules.max_queue_rows
             and requests + bulk.requests <= rules.max_queue_requests
         )
-        if not (slots.workers or slots.free_at(now)):
+        if not (slots.workers or slots.free_at(now, self._api.rules.name)):
             return "no_worker"
         if entry.expires_at <= now:
             return "client_deadline"
-        if backlog.requests + bulk.requests == 0 and slots.idle:
+        if backlog.requests + bulk.requests == 0 and slots.of(rules.name).idle:
             return None
         if backlog.requests + bulk.requests and not fits:
             return "queue_full"
@@ -157,7 +157,7 @@ class Admission:
         slots, api = self._slots, self._api
         rows = min(queue.rows, limit)
         late = queue.most_urgent.deadline < now + estimate.upper(rows)
-        if not late or slots.idle > 1:
+        if not late or slots.of(queue.api).idle > 1:
             return limit, []
         mixes = api.separates(queue)
         most = api.mixable_rows(queue, rows) if mixes else limit
@@ -175,7 +175,7 @@ class Admission:
                 begin=lambda turns, rows: api.fill(queue, rows, turns),
             )
         else:
-            free_at = slots.free_at(now)
+            free_at = slots.free_at(now, self._api.rules.name)
             choice = largest_feasible_batch(
                 entries,
                 limit_rows=limit,
@@ -202,7 +202,7 @@ class Admission:
         at = no_workers_since + self._api.rules.timeout_s
         if retry is not None:
             return at
-        last_start, due = self._last_start(entry), slots.free_at(now)
+        last_start, due = self._last_start(entry), slots.free_at(now, self._api.rules.name)
         return min(at, entry.deadline if not due else last_start if due[0] <= last_start else now)
 
     def shed(self, entry: Entry, reason: ShedReason, *, now: float) -> Shed:
@@ -221,14 +221,14 @@ class Admission:
         clients have retried. Without workers, the backlog starts when the next worker is due.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
-        if entry is not None and entry.bulk and (free_at := slots.free_at(now)):
+        if entry is not None and entry.bulk and (free_at := slots.free_at(now, self._api.rules.name)):
             rate = self._room.rate(api, free_at, now)
             finish, seconds = free_at[0] + api.bulk_backlog.rows / rate, rows / rate
             return max(
                 SHORTEST_RETRY_S, self._bulk_retries.next_after_s(now=now, earliest=finish, seconds=seconds)
             )
         batch_rows = min(api.limit_rows, estimate.earned_rows / EARNED_REACH)
-        free_at = slots.free_at(now)
+        free_at = slots.free_at(now, self._api.rules.name)
         if not free_at or batch_rows == 0:
             return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
         finish, backlog_rows, requests = free_at[0], api.backlog.rows, api.backlog.requests
@@ -246,7 +246,7 @@ class Admission:
         It is 1 if some of them would be refused: then the request is admitted or refused as a whole.
         """
         api, rules, bulk, backlog = self._api, self._api.rules, self._api.bulk_backlog, self._api.backlog
-        free_at = self._slots.free_at(now)
+        free_at = self._slots.free_at(now, rules.name)
         if rules.bulk_goal_s is None or not rules.idempotent or not free_at:
             return 1
         estimate, rate, most = api.model.estimate, api.traffic.all.load_rate(now), api.limit_rows
@@ -282,10 +282,14 @@ class Admission:
         likely_rows = max(entry.rows, min(rows, api.limit_rows))
         if slots.workers and not api.model.can_predict(likely_rows):
             return False
-        return self._finish(slots.free_at(entry.arrival), rows=rows, requests=requests) > entry.deadline
+        return (
+            self._finish(slots.free_at(entry.arrival, api.rules.name), rows=rows, requests=requests)
+            > entry.deadline
+        )
 
     def _is_late_bulk(self, entry: Entry) -> bool:
-        api, free_at = self._api, self._slots.free_at(entry.arrival)
+        api = self._api
+        free_at = self._slots.free_at(entry.arrival, api.rules.name)
         if self._slots.workers and not api.model.can_predict(min(entry.rows, api.limit_rows)):
             return False
         rows = api.bulk_backlog.rows + entry.rows
@@ -313,7 +317,7 @@ class Admission:
     def _extend_budget(self, *, rows: float, requests: int, now: float) -> bool:
         """Set the budget to twice this backlog if that meets the goal; return whether it does."""
         rows, requests = 2 * rows, 2 * requests
-        finish = self._finish(self._slots.free_at(now), rows=rows, requests=requests)
+        finish = self._finish(self._slots.free_at(now, self._api.rules.name), rows=rows, requests=requests)
         if finish > self._api.due_at(now, math.inf):
             return False
         rules = self._api.rules

@@ -66,7 +66,7 @@ class Api:
 
     def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
         """Return the policy's view of a queue."""
-        rules, model = self.rules, self.model
+        rules, model, share = self.rules, self.model, slots.of(queue.api)
         traffic = self.traffic.of((queue.group, queue.key), now)
         slowdowns = model.slowdowns
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
@@ -79,9 +79,9 @@ class Api:
             queue.most_urgent.deadline,
             rules.goal_s,
             self.is_full(queue, slots.next_fits(rules.name, slowdowns, now)),
-            slots.idle,
-            slots.busy_until,
-            slots.running_rows(rules.name),
+            share.idle,
+            share.finishes,
+            share.rows(rules.name),
             model.estimate,
             model.slowdown(slots.next_idle(slowdowns, now)) if slowdowns else 1.0,
             traffic.new_clients.per_second(now=now),
@@ -105,27 +105,29 @@ class Api:
         Return None if
 
         * the clients return so soon that workers are hardly idle;
-        * new clients, bulk, other APIs, other groups or other batch keys have requests too;
+        * new clients, bulk, other groups, other batch keys or, for these workers, other APIs have requests;
         * answered clients do not return together;
         * lengths decide which requests share a batch;
         * there are more than eight workers, or none.
         """
-        model, shared = self.model, (ended.api, ended.group, ended.key)
+        model, shared, share = self.model, (ended.api, ended.group, ended.key), slots.of(ended.api)
         traffic = self.traffic.of((ended.group, ended.key), now)
         # Most traffic ends here. At most twice the last group may be away together.
         most_idle_s = 2 * traffic.returns.group_times.latest_s + model.transport_s
         if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
             return None
         separates = model.measures.separates and self._has_lengths
-        if not 0 < slots.workers <= _MOST_WORKERS or separates:
+        if not 0 < share.workers <= _MOST_WORKERS or separates:
             return None
         rows = self.backlog.rows
         for running in slots:
+            if running.api not in share.apis:
+                continue
             if running.bulk_rows or (running.api, running.group, running.key) != shared:
                 return None
             rows += running.rows
         for queue in queues:
-            if queue.bulk or (queue.api, queue.group, queue.key) != shared:
+            if queue.api in share.apis and (queue.bulk or (queue.api, queue.group, queue.key) != shared):
                 return None
         returns = traffic.returns.forecast(now=now)
         new_rate, load_rate = traffic.new_clients.per_second(now=now), traffic.load_rate(now)
@@ -134,7 +136,7 @@ class Api:
         return ClosedLoop(
             rows + returns.away_rows(),
             traffic.mean_rows,
-            slots.workers,
+            share.workers,
             model.estimate,
             model.transport_s,
             slots.takes_ahead and self.rules.idempotent,

@@ -30,6 +30,7 @@ from uncork_dispatcher.policies.base import MARGIN, Hold, Numbers, Release
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
+from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
 
 # Bulk gets at least this share of the workers' time while it is queued.
@@ -95,9 +96,10 @@ class BulkRoom:
         owed_at = now + self._owed_in_s(api, first, now)
         return Hold(owed_at, "class") if owed_at > now else Release(first, "not_worth_waiting")
 
-    def owed(self, now: float) -> RequestQueue | None:
-        """Return a queue of bulk that is owed the time for its first request."""
-        for name, api in self._apis.items():
+    def owed(self, share: Share, now: float) -> RequestQueue | None:
+        """Return a queue of bulk, of an API of this share, that is owed the time for its first request."""
+        for name in share.apis:
+            api = self._apis[name]
             if not (api.bulk_backlog.requests and (queues := self._queues.front(name, bulk=True))):
                 continue
             if self._owed_in_s(api, next(queues[0].turns()).rows, now) <= 0:
@@ -138,33 +140,34 @@ class BulkRoom:
         return limit if owed < next(bulk.turns()).rows else max(1.0, limit - owed)
 
     def _seconds(self, api: Api, estimate: Estimate, now: float) -> float:
-        """Return how long a batch with bulk may take, with respect to future requests of all first classes.
+        """Return how long a batch with bulk may take, with respect to future requests of the first classes.
 
         ``estimate`` predicts the batch time of the worker that runs the batch, which must be idle.
         """
-        wait_s, limit, workers = math.inf, api.limit_rows, self._slots.workers
-        for other in self._apis.values():
+        wait_s, limit, share = math.inf, api.limit_rows, self._slots.of(api.rules.name)
+        for name in share.apis:
+            other = self._apis[name]
             if rate := other.traffic.all.load_rate(now):
                 wait_s = min(wait_s, longest_wait_s(other.rules.goal_s, rate, other.model.estimate))
-        free_in_s = [until - now for until in self._slots.busy_until]
-        if self._slots.idle > 1:
+        free_in_s = [until - now for until in share.finishes]
+        if share.idle > 1:
             free_in_s.insert(0, 0.0)
         rate, transport_s = api.traffic.all.load_rate(now), api.model.transport_s
         return min(
             first_hole_s(free_in_s, wait_s, estimate.seconds(limit)),
-            most_cycles_s(rate, estimate, workers=workers, transport_s=transport_s, limit_rows=limit),
+            most_cycles_s(rate, estimate, workers=share.workers, transport_s=transport_s, limit_rows=limit),
         )
 
     def _even_rows(self, api: Api) -> float:
         """Return an equal share for each worker of the bulk that is queued and running."""
         running = sum([batch.bulk_rows for batch in self._slots if batch.api == api.rules.name])
-        return math.ceil((api.bulk_backlog.rows + running) / self._slots.workers)
+        return math.ceil((api.bulk_backlog.rows + running) / self._slots.of(api.rules.name).workers)
 
     def _owed_in_s(self, api: Api, rows: float, now: float) -> float:
         """Return in how many seconds bulk will be owed a batch of ``rows`` rows; 0 if it is now."""
         most_s = self._most_s(api)
         missing_s = min(api.model.estimate.seconds(rows), most_s) - self._owed_s(api, now)
-        return max(0.0, missing_s / (_SHARE * self._slots.workers))
+        return max(0.0, missing_s / (_SHARE * self._slots.of(api.rules.name).workers))
 
     def got(self, api: Api, seconds: float) -> None:
         """Charge bulk for its part of a batch. It owes half a full batch at most."""
@@ -181,6 +184,6 @@ class BulkRoom:
 
     def _owed_s(self, api: Api, now: float) -> float:
         bulk = api.bulk_backlog
-        bulk.owed_s += _SHARE * self._slots.workers * (now - bulk.queued_since)
+        bulk.owed_s += _SHARE * self._slots.of(api.rules.name).workers * (now - bulk.queued_since)
         bulk.owed_s, bulk.queued_since = min(bulk.owed_s, self._most_s(api)), now
         return bulk.owed_s

@@ -7,7 +7,8 @@ gateway and the simulator run the same object. Times are seconds on any clock th
 
 The outbound semaphore is the set of idle workers: a release takes a worker, and :meth:`Dispatcher.batch_done`
 or :meth:`Dispatcher.worker_ready` returns it. A batch ahead takes no idle worker: it is sent to a busy
-worker, which runs it next.
+worker, which runs it next. An API that has reserved workers never uses more, and leaves the others to the
+other APIs.
 
 States of a request (:class:`RequestState`)::
 
@@ -81,6 +82,8 @@ class Dispatcher:
         if rules.name in self._apis:
             api = self._apis[rules.name]
             was_fair = api.is_fair
+            if api.rules.workers != rules.workers:
+                self._slots.reserve(rules.name, rules.workers)
             api.change(rules)
             if api.is_fair != was_fair:
                 self._queues.regroup(rules.name)
@@ -88,6 +91,7 @@ class Dispatcher:
             self._admissions[rules.name].rules_changed()
         else:
             api = self._apis[rules.name] = Api(rules)
+            self._slots.reserve(rules.name, rules.workers)
             self._admissions[rules.name] = Admission(api, self._queues, self._slots, self._room)
 
     def remove_api(self, name: str) -> bool:
@@ -98,6 +102,7 @@ class Dispatcher:
             return False
         del self._apis[name], self._admissions[name]
         self._queues.remove_api(name)
+        self._slots.forget(name)
         return True
 
     def submit(

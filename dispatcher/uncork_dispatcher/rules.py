@@ -58,6 +58,7 @@ class ApiRules:
             only for requests with costs. Empty: any number.
         bulk_goal_s: latency goal of the second class of requests, *bulk*, in seconds; infinity if no deadline
             refuses them; None if the API has one class.
+        workers: how many workers only this API may use, and no others; 0: it shares those that are left.
         fair: if True, flows of requests share each queue of the API equally, see
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
@@ -79,6 +80,7 @@ class ApiRules:
     allowed_lengths: tuple[float, ...] = ()
     allowed_batch_sizes: tuple[int, ...] = ()
     bulk_goal_s: float | None = None
+    workers: int = 0
     fair: bool = False
 
     def __post_init__(self) -> None:
@@ -102,9 +104,10 @@ class ApiRules:
         if self.bulk_goal_s is not None and not self.bulk_goal_s > self.goal_s:
             says = f" must be more than goal_s ({self.goal_s}), got {self.bulk_goal_s}"
             raise SettingError("bulk_goal_s", says=says, of=f"API {self.name!r}: ")
-        if not self.max_hold_s >= 0:
-            says = f" must be 0 or more, got {self.max_hold_s}"
-            raise SettingError("max_hold_s", says=says, of=f"API {self.name!r}: ")
+        for field in ("max_hold_s", "workers"):
+            if not (value := getattr(self, field)) >= 0:
+                says = f" must be 0 or more, got {value}"
+                raise SettingError(field, says=says, of=f"API {self.name!r}: ")
         try:
             make_policy(self.policy, limit_rows=self.max_batch_rows)
         except ValueError as error:

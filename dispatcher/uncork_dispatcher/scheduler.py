@@ -19,6 +19,7 @@ from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.stats import ApiStats, Holding
+from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
 
 # A batch ahead is sent this many times the usual transport before its worker should be idle. That is an
@@ -50,9 +51,9 @@ class Scheduler:
     def schedule(self, actions: list[Action], now: float) -> float:
         """Shed requests and start batches that are due; return when the next will be due without an input."""
         expires_at = self._shed_expired(actions, now)
-        before = len(actions)
-        held_until = self._release(actions, now)
-        next_at = min(held_until, self._send_ahead(actions, now))
+        before, next_at = len(actions), math.inf
+        for share in self._slots.shares:
+            next_at = min(next_at, self._release(share, actions, now), self._send_ahead(share, actions, now))
         if len(actions) > before:
             # Once more: with no worker idle, other requests may be hopeless.
             expires_at = self._shed_expired(actions, now)
@@ -65,7 +66,7 @@ class Scheduler:
         queue, which always may: call :meth:`schedule` at once.
         """
         queue = entry.queue
-        if not self._slots.idle:
+        if not self._slots.of(queue.api).idle:
             is_full = self._apis[queue.api].fills_batch(queue, self._slots.memory.least(queue.api))
             return self._ahead(queue, now)[0] if is_full else math.inf
         held = queue.held
@@ -89,14 +90,14 @@ class Scheduler:
                 fits=self._slots.memory.least(name),
                 oldest_s=now - self._queues.oldest(name, now),
                 oldest_bulk_s=now - self._queues.oldest(name, now, bulk=True),
-                holding=self._holding(self._queues.most_urgent(name), now),
+                holding=self._holding(self._queues.most_urgent((name,)), now),
             )
             for name, api in self._apis.items()
         ]
 
     def _holding(self, queue: RequestQueue | None, now: float) -> Holding | None:
         """Return how long and why ``queue``, an API's most urgent one, is held; None if it is not."""
-        if queue is None or not self._slots.idle:
+        if queue is None or not self._slots.of(queue.api).idle:
             return None
         decision = self.decide(queue, now)
         return Holding(decision.until - now, decision.reason) if isinstance(decision, Hold) else None
@@ -110,16 +111,20 @@ class Scheduler:
         self._no_workers_since = math.inf if self._slots.workers else min(self._no_workers_since, now)
         # While a worker is idle there is capacity, and a late answer is better than none.
         next_at = math.inf
-        if not self._slots.workers or not (self._slots.idle or self.draining):
-            next_at = self._shed_hopeless(actions, now)
+        if not (self._slots.workers and self.draining):
+            for share in self._slots.shares:
+                if not share.idle:
+                    next_at = min(next_at, self._shed_hopeless(share, actions, now))
             leaving = self._queues.next_to_expire
         return next_at if leaving is None else min(next_at, leaving.expires_at)
 
-    def _shed_hopeless(self, actions: list[Action], now: float) -> float:
+    def _shed_hopeless(self, share: Share, actions: list[Action], now: float) -> float:
         """Shed queued requests that cannot start in time; return when the next will have to be shed."""
         next_at = math.inf
         reason: ShedReason = "deadline" if self._slots.workers else "no_worker"
         for order in self._queues.orders:
+            if order.api not in share.apis:
+                continue
             admission = self._admissions[order.api]
             while (top := order.by_deadline.top()) is not None:
                 entry = top[1].most_urgent
@@ -130,15 +135,15 @@ class Scheduler:
                 actions.append(self.shed(entry, reason, now))
         return next_at
 
-    def _release(self, actions: list[Action], now: float) -> float:
-        """Start batches on idle workers; return when the first hold of the other queues ends.
+    def _release(self, share: Share, actions: list[Action], now: float) -> float:
+        """Start batches on idle workers of a share; return when the first hold of the other queues ends.
 
         Policies decide about queues in order of urgency. The first release takes the slot; a hold blocks no
         other queue.
         """
-        while self._slots.idle:
+        while share.idle:
             held_until = math.inf
-            for queue in self._to_ask(now):
+            for queue in self._to_ask(share, now):
                 decision = self.decide(queue, now)
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions, now)
@@ -149,7 +154,7 @@ class Scheduler:
                 return min(held_until, self._queues.held_until())
         return math.inf
 
-    def _to_ask(self, now: float) -> Iterator[RequestQueue]:
+    def _to_ask(self, share: Share, now: float) -> Iterator[RequestQueue]:
         """Iterate over the queues about which the policies must decide, the first to get a worker first.
 
         The oldest goes first, unless queues of its API are at risk: a request of theirs would be late after
@@ -158,13 +163,13 @@ class Scheduler:
         """
         first = None
         if len(self._queues) > 1 and not self.draining:
-            first = self._room.owed(now)
-            oldest = self._queues.most_urgent() if first is None else None
+            first = self._room.owed(share, now)
+            oldest = self._queues.most_urgent(share.apis) if first is None else None
             if oldest is not None and oldest.retry is None and not oldest.bulk:
                 first = self._largest_at_risk(oldest.api, now)
         if first is not None:
             yield first
-        for queue in self._queues.to_ask(now):
+        for queue in self._queues.to_ask(share.apis, now):
             if queue is not first:
                 yield queue
 
@@ -180,9 +185,9 @@ class Scheduler:
         ]
         return max(at_risk, key=itemgetter(0), default=(0.0, None))[1]
 
-    def _send_ahead(self, actions: list[Action], now: float) -> float:
+    def _send_ahead(self, share: Share, actions: list[Action], now: float) -> float:
         """Send batches ahead to workers that will soon be idle; return when the next may be sent."""
-        while not self._slots.idle and (queue := self._queues.most_urgent()) is not None:
+        while not share.idle and (queue := self._queues.most_urgent(share.apis)) is not None:
             at, behind = self._ahead(queue, now)
             if behind is None or at > now:
                 return at
@@ -196,7 +201,7 @@ class Scheduler:
         The batch must be complete: full, or so large that its policy would not add to it. The APIs of both
         batches must be idempotent: if the worker dies, it is unknown which batches had started.
         """
-        behind = self._slots.next_ahead(now)
+        behind = self._slots.next_ahead(now, queue.api)
         if behind is None or not (
             self._is_complete(queue, behind.worker)
             and self._apis[queue.api].rules.idempotent

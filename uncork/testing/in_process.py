@@ -41,7 +41,8 @@ class InProcess:
 
     def __init__(self, service: type[Service], overrides: Mapping[str, Any]) -> None:
         self._hello = Hello(index=0, pid=os.getpid(), service=describe_service(service))
-        settings = GatewaySettings(overrides=for_all_apis(overrides))
+        # Its only worker is for all APIs.
+        settings = GatewaySettings(overrides=for_all_apis({**overrides, "workers": None}))
         self._gateway = Gateway(settings)
         self._served = self._gateway.add(
             settings,

@@ -171,21 +171,30 @@ class Autoscaler:
         for name, rows in arrived_rows.items():
             self._apis.setdefault(name, _Api()).history.count(rows, now=now)
 
-    def look(self, demands: Mapping[str, ApiDemand], *, running: int, starting: int, now: float) -> Decision:
+    def look(
+        self,
+        demands: Mapping[str, ApiDemand],
+        *,
+        running: int,
+        starting: int,
+        now: float,
+        reserved: int = 0,
+    ) -> Decision:
         """Decide how many workers to run; call it every :data:`LOOK_S` seconds.
 
         Args:
-            demands: every API by its name; the history of other APIs is forgotten.
+            demands: every API that shares workers, by its name; the history of other APIs is forgotten.
             running: workers that are ready.
             starting: workers that were started and are not ready yet.
             now: the time.
+            reserved: workers in addition, which other APIs have reserved.
         """
         self._apis = {name: api for name, api in self._apis.items() if name in demands}
         self.count({name: demand.arrived_rows for name, demand in demands.items()}, now=now)
         for name, demand in demands.items():
             self._apis[name].spreads.append(demand.estimate.spread)
-        need, unknown = self._need(demands, seconds=_RECENT_S)
-        lasting, _ = self._need(demands, seconds=HISTORY_S)
+        need, unknown = self._need(demands, seconds=_RECENT_S, reserved=reserved)
+        lasting, _ = self._need(demands, seconds=HISTORY_S, reserved=reserved)
         if self._grow(need):
             state: ScalingState = "up"
         elif max(need.workers, lasting.workers) >= self._target or unknown:
@@ -196,13 +205,15 @@ class Autoscaler:
         reason = ScalingReason(state, need.api, need.limit if need.api else None, wait_s, unknown)
         return Decision(self._target if unknown and need.api is None else need.workers, self._target, reason)
 
-    def _need(self, demands: Mapping[str, ApiDemand], *, seconds: float) -> tuple[Need, tuple[str, ...]]:
+    def _need(
+        self, demands: Mapping[str, ApiDemand], *, seconds: float, reserved: int
+    ) -> tuple[Need, tuple[str, ...]]:
         """Return the need by the last ``seconds`` seconds, and the omitted APIs, which have no estimate."""
         loads = [self._apis[name].load(name, demand, seconds=seconds) for name, demand in demands.items()]
         unknown = tuple(load.api for load in loads if load.rate_rows > 0 and not load.is_known)
         need = workers_needed([load for load in loads if load.api not in unknown])
         assert need is not None
-        return need, unknown
+        return need._replace(workers=need.workers + reserved), unknown
 
     def _grow(self, need: Need) -> bool:
         """Raise the target if two looks in a row want more workers; return True if it rises."""

@@ -233,14 +233,14 @@ class RequestQueues:
         """The queued request whose client gives up first; None if no client has set a time."""
         return self._expiries.top()
 
-    def most_urgent(self, api: str | None = None) -> RequestQueue | None:
-        """Return the most urgent queue, of one API or of all, held or not; None if nothing is queued.
+    def most_urgent(self, apis: Collection[str]) -> RequestQueue | None:
+        """Return the most urgent queue of these APIs, held or not; None if nothing is queued.
 
         After a quarantined request has run, all other queues come first, so that requests that kill workers
         do not keep a lone worker busy.
         """
         orders = self._orders.values()
-        firsts = [order.front[0] for order in orders if order.front and api in (None, order.api)]
+        firsts = [order.front[0] for order in orders if order.front and order.api in apis]
         if len(firsts) > 1:
             return min(firsts, key=self._urgency)
         return firsts[0] if firsts else None
@@ -259,13 +259,13 @@ class RequestQueues:
         ]
         return min([order.front[0].oldest.arrival for order in orders], default=default)
 
-    def to_ask(self, now: float) -> Iterator[RequestQueue]:
-        """Iterate over the queues about which the policies must decide now, the most urgent first.
+    def to_ask(self, apis: Collection[str], now: float) -> Iterator[RequestQueue]:
+        """Iterate over the queues of these APIs about which the policies must decide, the most urgent first.
 
         For the duties of the caller, see :meth:`QueueOrder.to_ask`.
         """
         self.end_holds(now)
-        orders = [order.to_ask() for order in self._orders.values() if order.front]
+        orders = [order.to_ask() for order in self._orders.values() if order.front and order.api in apis]
         return merge(*orders, key=self._urgency) if len(orders) > 1 else chain(*orders)
 
     def end_holds(self, now: float = math.inf) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -14,7 +14,7 @@ from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.stats import RunningBatch, WorkStats
 from uncork_dispatcher.workers.launches import Launches
 from uncork_dispatcher.workers.memory_fits import MemoryFits
-from uncork_dispatcher.workers.outlook import Outlook
+from uncork_dispatcher.workers.share import Share
 
 # Seconds that a host is avoided after it lost a worker. If the host itself has died, its other workers are
 # lost within this time: their connections break, or the TCP keepalive of a first one has just failed. It is
@@ -43,8 +43,19 @@ class Slots:
         self._retried: set[int] = set()
         """Batches that were lost and run again."""
         self._timeouts = LazyHeap(self._running)
-        self._outlook = Outlook()
-        """The last batch of each worker, except retired ones: no other batch can start when they end."""
+        self.shared = Share()
+        """The share of the APIs that have reserved no workers.
+
+        A share has the last batch of each worker, except retired ones: no batch can start when they end.
+        """
+        self._reserved: dict[str, Share] = {}
+        """The shares of the other APIs, by API."""
+        self.shares: list[Share] = [self.shared]
+        """All shares, those of a single API first."""
+        self.workers = 0
+        """The number of healthy workers."""
+        self.idle = 0
+        """The number of idle workers."""
         self._retired: set[int] = set()
         """Workers that get no more batches but still run one."""
         self._avoided: dict[Hashable, float] = {}
@@ -63,16 +74,6 @@ class Slots:
         return iter(self._running.values())
 
     @property
-    def workers(self) -> int:
-        """The number of healthy workers."""
-        return len(self._workers)
-
-    @property
-    def idle(self) -> int:
-        """The number of idle workers, each of which could start a batch."""
-        return len(self._idle)
-
-    @property
     def running(self) -> int:
         """The number of batches at workers, batches ahead included."""
         return len(self._running)
@@ -81,6 +82,23 @@ class Slots:
     def takes_ahead(self) -> bool:
         """True if any worker may get a batch while it runs another."""
         return bool(self._takes_ahead)
+
+    def of(self, api: str) -> Share:
+        """Return the share of the workers that an API may use."""
+        return self._reserved.get(api, self.shared)
+
+    def reserve(self, api: str, workers: int) -> None:
+        """Reserve this number of workers for an API; with 0, let it share those that are left."""
+        self._reserved.pop(api, self.shared).apis.pop(api, None)
+        if workers:
+            self._reserved[api] = Share(workers)
+        self.of(api).apis[api] = None
+        self._deal()
+
+    def forget(self, api: str) -> None:
+        """Remove an API, which must not have batches."""
+        self.reserve(api, 0)
+        del self.shared.apis[api]
 
     def add(self, worker: int, host: Hashable = None, *, takes_ahead: bool = False) -> None:
         """Add an idle worker; ignore a known one, even if it is retired and still runs a batch."""
@@ -91,6 +109,7 @@ class Slots:
         self._idle[worker] = None
         if takes_ahead:
             self._takes_ahead.add(worker)
+        self._count()
 
     def lose(self, worker: int, *, now: float) -> list[Batch[Any]]:
         """Remove a worker; return its batches, in their order.
@@ -115,7 +134,9 @@ class Slots:
             self._leave(worker)
             if worker in self._batches:
                 self._retired.add(worker)
-                self._outlook.remove(self._batches[worker][-1])
+                last = self._batches[worker][-1]
+                self.of(last.api).remove(last)
+            self._count()
 
     def limit_batches(self, worker: int, api: str, fits: float) -> bool:
         """Limit the size of an API's batches on a worker; return False if the worker gets none any more."""
@@ -183,25 +204,28 @@ class Slots:
         self._batches[worker] = [running]
         if running.entries[0].queue.retry is not None:
             self._retried.add(running.number)
-        self._outlook.add(running)
+        self.of(running.api).add(running)
+        self._count()
         self._limit_time(running)
 
-    def next_ahead(self, now: float) -> Batch[Any] | None:
-        """Return the batch that should end next, late batches aside, if another may be sent behind it.
+    def next_ahead(self, now: float, api: str) -> Batch[Any] | None:
+        """Return the batch that should end next, late batches aside, if one of ``api`` may be sent behind it.
 
         Nothing is sent behind a batch that runs again, because it may kill this worker too. With several
-        workers, nothing is sent behind a batch whose end is uncertain: another worker may be idle first.
+        workers, nothing is sent behind a batch whose end is uncertain: another worker may be idle first. And
+        nothing while another API waits for its reserved worker.
         """
-        if not self._takes_ahead:
+        if not self._takes_ahead or (self._reserved and any(share.is_short for share in self.shares)):
             return None
-        for running in islice(self._outlook.batches, _MOST_LATE + 1):
+        share = self.of(api)
+        for running in islice(share.batches, _MOST_LATE + 1):
             if now < running.finish + running.transport_s:
                 worker = running.worker
                 may_follow = (
                     worker in self._takes_ahead
                     and len(self._batches[worker]) == 1
                     and running.entries[0].queue.retry is None
-                    and (len(self._workers) == 1 or running.spread_s <= MOST_SPREAD * running.transport_s)
+                    and (share.workers == 1 or running.spread_s <= MOST_SPREAD * running.transport_s)
                 )
                 return running if may_follow else None
         return None
@@ -209,11 +233,11 @@ class Slots:
     def put_ahead(self, ahead: Batch[Any]) -> None:
         """Note that a batch ahead has been sent to its worker."""
         self.changes += 1
-        batches = self._batches[ahead.worker]
+        batches, share = self._batches[ahead.worker], self.of(ahead.api)
         self._running[ahead.number] = ahead
-        self._outlook.remove(batches[0])
+        share.remove(batches[0])
         batches.append(ahead)
-        self._outlook.add(ahead)
+        share.add(ahead)
 
     def runs(self, batch: int) -> bool:
         """Return True if the batch with this number is at a worker."""
@@ -237,7 +261,7 @@ class Slots:
         worker = running.worker
         batches = self._batches[worker]
         if worker not in self._retired:
-            self._outlook.remove(batches[-1])
+            self.of(batches[-1].api).remove(batches[-1])
         has_run = running is batches[0]
         batches.remove(running)
         if batches:
@@ -245,12 +269,13 @@ class Slots:
                 batches[0].started = now
                 self._limit_time(batches[0])
             if worker not in self._retired:
-                self._outlook.add(batches[0])
+                self.of(batches[0].api).add(batches[0])
         else:
             del self._batches[worker]
             self._retired.discard(worker)
             if worker in self._workers:
                 self._idle[worker] = None
+        self._count()
         return running
 
     def give_up_overdue(self, now: float) -> list[list[Batch[Any]]]:
@@ -264,21 +289,15 @@ class Slots:
             overdue.append(self._remove_all(first.worker))
         return overdue
 
-    @property
-    def busy_until(self) -> Sequence[float]:
-        """When each busy worker should be free, soonest first; in the past for late batches.
-
-        Excludes retired workers, because no other batch can start on them.
-        """
-        return self._outlook.finishes
-
-    def running_rows(self, api: str) -> Numbers:
-        """Return, for each worker of :attr:`busy_until`, the rows of its last batch; 0 if of another API."""
-        return self._outlook.rows(api)
-
-    def free_at(self, now: float) -> Numbers:
-        """Return when each worker is free, soonest first; without workers, when starting ones are due."""
-        return self._outlook.free_at(now, len(self._idle)) if self._workers else self.launches.due(now)
+    def free_at(self, now: float, api: str) -> Numbers:
+        """Return when each worker for an API is free, soonest first; or when starting ones are due."""
+        if not self._workers:
+            return self.launches.due(now)
+        share = self.of(api)
+        if share.idle or share.batches:
+            return share.free_at(now)
+        # The workers of this share were lost: it gets the first that others finish with.
+        return [max(now, min([each.finishes[0] for each in self.shares if each.finishes]))]
 
     def stats(self, now: float) -> WorkStats:
         """Return the number of workers, and the batches that they run."""
@@ -316,11 +335,33 @@ class Slots:
             if worker in self._retired:
                 self._retired.discard(worker)
             else:
-                self._outlook.remove(batches[-1])
+                self.of(batches[-1].api).remove(batches[-1])
             for running in batches:
                 del self._running[running.number]
                 self._forget(running)
+        self._count()
         return batches
+
+    def _deal(self) -> None:
+        """Assign the running batches to the shares again."""
+        self.changes += 1
+        self.shares = [*self._reserved.values(), self.shared]
+        for share in self.shares:
+            share.finishes.clear()
+            share.batches.clear()
+        for worker, batches in self._batches.items():
+            if worker not in self._retired:
+                self.of(batches[-1].api).add(batches[-1])
+        self._count()
+
+    def _count(self) -> None:
+        """Count the workers again, after a change. The last worker is for all APIs."""
+        left = self.workers = len(self._workers)
+        self.idle = len(self._idle)
+        for share in self._reserved.values():
+            share.count(min(share.reserved, self.workers), self.idle)
+            left -= share.reserved
+        self.shared.count(min(self.workers, max(1, left)), self.idle)
 
     def _forget(self, running: Batch[Any]) -> None:
         """Drop a removed batch from the retried batches and from the timeouts."""

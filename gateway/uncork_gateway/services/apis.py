@@ -20,7 +20,7 @@ from uncork_gateway.services.catalogue import Catalogue, Offer
 from uncork_gateway.services.paths import in_force, paths_by_name
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.versions import Candidate, ServiceName
-from uncork_workers.wire.overrides import Override
+from uncork_workers.wire.overrides import Override, check_reserved
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription, rounded_cost
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class Apis:
         text = self._name or service.name.lower()
         name = ServiceName.read(text)
         effective = in_force(text, service, settings.overrides, own_routes=settings.own_routes)
+        check_reserved(effective, settings.workers)
         models = models_of(
             name.name,
             effective,
@@ -235,6 +236,7 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
         max_queue_requests=max(_QUEUE_REQUESTS, limits.max_queue_rows),
         max_queue_bytes=limits.max_queue_bytes,
         bulk_goal_s=api.bulk_goal_s,
+        workers=settings.workers or 0,
         fair=limits.fair_by is not None,
     )
 

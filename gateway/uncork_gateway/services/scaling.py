@@ -2,7 +2,7 @@
 
 Of the second class of an API, *bulk*, it counts as much as its goal needs: what is queued must end within the
 goal. Counting its arrivals would never end for clients that send the next request as soon as one is answered.
-Without a goal, bulk needs no worker.
+Without a goal, bulk needs no worker. Workers that an API has reserved are added to the need of the others.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import ApiDemand, AsyncDispatcher, Autoscaler, Decision
+from uncork_dispatcher import ApiDemand, ApiStats, AsyncDispatcher, Autoscaler, Decision
 from uncork_dispatcher.capacity.autoscaler import LOOK_S
 from uncork_gateway.service_log import ServiceLog
 
@@ -97,10 +97,14 @@ class Scaling:
             self._autoscaler.count(arrived, now=now)
             return
         self._look_at = now + LOOK_S
-        demands = self._demands()
+        stats = self._dispatcher.stats()
+        demands = self._demands([api for api in stats if not api.rules.workers])
+        reserved = sum([api.rules.workers for api in stats])
         ready, target = self._workers()
         starting = max(0, target - ready)
-        self.decision = self._autoscaler.look(demands, running=ready, starting=starting, now=now)
+        self.decision = self._autoscaler.look(
+            demands, running=ready, starting=starting, now=now, reserved=reserved
+        )
         if self._resize is not None and self.decision.target != target:
             more = self.decision.target > target
             self._log.info(
@@ -109,9 +113,9 @@ class Scaling:
             )
             await self._resize(self.decision.target)
 
-    def _demands(self) -> dict[str, ApiDemand]:
+    def _demands(self, apis: Iterable[ApiStats]) -> dict[str, ApiDemand]:
         demands = {}
-        for api in self._dispatcher.stats():
+        for api in apis:
             sample = self._dispatcher.sample(api.name)
             demands[api.name] = ApiDemand(
                 arrived_rows=sample.arrived_rows,

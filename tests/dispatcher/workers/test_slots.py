@@ -96,8 +96,8 @@ def test_predicted_finishes_are_sorted() -> None:
             running(batch=batch, worker=next_worker(slots), started=started, predicted_s=predicted_s)
         )
 
-    assert list(slots.busy_until) == [3.0, 7.0, 9.0]
-    assert values(slots.free_at(4.0)) == [4.0, 4.0, 7.0, 9.0]
+    assert list(slots.shared.finishes) == [3.0, 7.0, 9.0]
+    assert values(slots.free_at(4.0, "a")) == [4.0, 4.0, 7.0, 9.0]
 
 
 def test_the_fastest_idle_worker_is_next() -> None:
@@ -124,12 +124,12 @@ def test_batches_predicted_to_end_at_one_moment_are_kept_apart() -> None:
     slots = slots_with(3)
     for batch in (1, 2, 3):
         slots.occupy(running(batch=batch, worker=batch - 1, rows=batch, predicted_s=4.0))
-    assert values(slots.running_rows("a")) == [1, 2, 3]
-    assert values(slots.running_rows("b")) == [0, 0, 0]
+    assert values(slots.shared.rows("a")) == [1, 2, 3]
+    assert values(slots.shared.rows("b")) == [0, 0, 0]
 
     slots.finish(2, now=0.0)
-    assert values(slots.running_rows("a")) == [1, 3]
-    assert values(slots.free_at(1.0)) == [1.0, 4.0, 4.0]
+    assert values(slots.shared.rows("a")) == [1, 3]
+    assert values(slots.free_at(1.0, "a")) == [1.0, 4.0, 4.0]
 
 
 def test_the_next_timeout_is_that_of_the_batches_that_run() -> None:
@@ -210,7 +210,7 @@ def test_a_retired_worker_finishes_its_batch_and_gets_no_other() -> None:
     slots.retire(0)
     assert slots.changes > changes
     assert counts(slots) == (1, 0, 2)
-    assert values(slots.free_at(1.0)) == [3.0]
+    assert values(slots.free_at(1.0, "a")) == [3.0]
 
     assert slots.finish(1, now=0.0) is not None
     slots.finish(2, now=0.0)

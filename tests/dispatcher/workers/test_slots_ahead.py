@@ -49,29 +49,29 @@ def busy(*, workers: int = 1, takers: int = 17) -> Slots:
 def test_the_next_to_end_gets_a_batch_ahead() -> None:
     """Unless it is late, or has one: it will be busy for longer then."""
     slots = busy(workers=3)
-    first = slots.next_ahead(0.0)
+    first = slots.next_ahead(0.0, "a")
     second = first_of(slots, 1, predicted_s=3.0)
     third = first_of(slots, 2, predicted_s=2.5)
-    assert slots.next_ahead(0.0) is third
-    assert slots.next_ahead(3.5) is second
+    assert slots.next_ahead(0.0, "a") is third
+    assert slots.next_ahead(3.5, "a") is second
 
     put_ahead(slots, worker=2, started=2.5)
-    assert slots.next_ahead(0.0) is second
+    assert slots.next_ahead(0.0, "a") is second
     put_ahead(slots, worker=1, started=3.0)
     assert first is not None
-    assert slots.next_ahead(0.0) is first
+    assert slots.next_ahead(0.0, "a") is first
 
 
 def test_nothing_is_sent_to_another_worker_instead() -> None:
     """It would be idle later than the one that takes no batch ahead, or whose batch ahead is short."""
     slots = busy(workers=2, takers=1)
     first_of(slots, 1, predicted_s=3.0)
-    assert slots.next_ahead(0.0) is None
+    assert slots.next_ahead(0.0, "a") is None
 
     slots = busy(workers=2)
     first_of(slots, 1, predicted_s=1.0)
     put_ahead(slots, worker=1, started=1.0)
-    assert slots.next_ahead(0.0) is None
+    assert slots.next_ahead(0.0, "a") is None
 
 
 def test_of_many_late_batches_nothing_is_expected() -> None:
@@ -79,15 +79,15 @@ def test_of_many_late_batches_nothing_is_expected() -> None:
     slots = busy(workers=17)
     for worker in range(1, 16):
         first_of(slots, worker, predicted_s=1.0)
-    assert slots.next_ahead(3.0) is not None
+    assert slots.next_ahead(3.0, "a") is not None
     first_of(slots, 16, predicted_s=1.0)
-    assert slots.next_ahead(3.0) is None
+    assert slots.next_ahead(3.0, "a") is None
 
 
 @pytest.mark.parametrize(("now", "expected"), [(4.99, True), (5.0, False)])
 def test_none_is_sent_behind_a_late_batch(now: float, expected: bool) -> None:
     """Its reply should have arrived by then."""
-    assert (busy().next_ahead(now) is not None) == expected
+    assert (busy().next_ahead(now, "a") is not None) == expected
 
 
 @pytest.mark.parametrize(("spread_s", "alone", "expected"), [(3.0, 0, True), (3.1, 0, False), (3.1, 1, True)])
@@ -98,7 +98,7 @@ def test_none_is_sent_behind_one_whose_end_is_uncertain(spread_s: float, alone: 
         slots.add(worker, takes_ahead=True)
     first_of(slots, spread_s=spread_s)
 
-    assert (slots.next_ahead(0.0) is not None) == expected
+    assert (slots.next_ahead(0.0, "a") is not None) == expected
 
 
 @pytest.mark.parametrize("retry", ["batch", "alone"])
@@ -110,7 +110,7 @@ def test_none_is_sent_behind_a_batch_that_runs_again(retry: Retry) -> None:
     batch.entries[0].queue = RequestQueue("a", None, retry=retry, lost_batch=7)
     slots.occupy(batch)
 
-    assert slots.next_ahead(0.0) is None
+    assert slots.next_ahead(0.0, "a") is None
 
 
 def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
@@ -120,8 +120,8 @@ def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
     ahead = put_ahead(slots)
     assert slots.changes > changes
     assert counts(slots) == (1, 0, 2)
-    assert values(slots.free_at(1.0)) == [6.0]
-    assert values(slots.running_rows("a")) == [3]
+    assert values(slots.free_at(1.0, "a")) == [6.0]
+    assert values(slots.shared.rows("a")) == [3]
     assert slots.next_timeout == 10.0
 
     finished = slots.finish(1, now=4.5)
@@ -129,9 +129,9 @@ def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
     assert ahead.started == 4.5
     assert (ahead.started, slots.runs(9), slots.runs(1)) == (4.5, True, False)
     assert counts(slots) == (1, 0, 1)
-    assert values(slots.free_at(1.0)) == [6.5]
+    assert values(slots.free_at(1.0, "a")) == [6.5]
     assert slots.next_timeout == 14.5
-    assert slots.next_ahead(4.5) is ahead, "another one may follow"
+    assert slots.next_ahead(4.5, "a") is ahead, "another one may follow"
 
     slots.finish(9, now=7.0)
     assert counts(slots) == (1, 1, 0)
@@ -143,10 +143,10 @@ def test_a_retired_worker_runs_both() -> None:
     put_ahead(slots)
     slots.retire(0)
     slots.add(1)
-    assert values(slots.free_at(1.0)) == [1.0]
+    assert values(slots.free_at(1.0, "a")) == [1.0]
 
     slots.finish(1, now=4.0)
-    assert values(slots.free_at(1.0)) == [1.0]
+    assert values(slots.free_at(1.0, "a")) == [1.0]
     slots.finish(9, now=6.0)
     assert counts(slots) == (1, 1, 0)
 
@@ -160,7 +160,7 @@ def test_either_of_two_batches_may_end_first_and_both_are_lost_with_their_worker
 
     assert slots.finish(9, now=1.0) is ahead
     assert counts(slots) == (1, 0, 1)
-    assert values(slots.free_at(1.0)) == [4.0]
+    assert values(slots.free_at(1.0, "a")) == [4.0]
     assert (slots.runs(1), slots.runs(9), slots.next_timeout) == (True, False, 10.0)
 
     put_ahead(slots)

@@ -35,6 +35,7 @@ class Stage:
         self.estimate = estimate
         self.bulk: tuple[float, ClassStats] | None = None
         """The goal of bulk, and what is queued."""
+        self.reserved = 0
         self.count = least
         self.resized: list[int] = []
         self.scaling = Scaling(
@@ -49,6 +50,7 @@ class Stage:
 
     def stats(self) -> list[ApiStats]:
         found = stats(estimate=self.estimate)
+        found = found._replace(rules=replace(found.rules, workers=self.reserved))
         if self.bulk is None:
             return [found]
         goal_s, queued = self.bulk
@@ -100,6 +102,16 @@ async def test_the_bounds_hold() -> None:
 
     assert on.resized == [3]
     assert on.scaling.wanted > 3
+
+
+async def test_reserved_workers_are_added_and_do_not_follow_their_traffic() -> None:
+    """The other APIs have no requests, and need one worker."""
+    on = Stage(least=1, most=16)
+    on.reserved = 3
+    await on.run(seconds=30, rows_per_s=100)
+
+    assert on.resized == [4]
+    assert on.scaling.wanted == 4
 
 
 async def test_a_number_that_something_else_changes_is_only_computed() -> None:

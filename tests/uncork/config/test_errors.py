@@ -46,7 +46,7 @@ from uncork.config.file import read_file
         ("api = 1", "api must be a table of settings, got 1"),
         ("[api]\ntimeout = 1", "api.timeout must be a table with the settings of an API, such as [api."),
         ("[api.predict]\ntimout = 1", "timout: @api has no argument timout; did you mean timeout?"),
-        ("[api.predict]\nworkers = 1", "workers: @api has no argument workers; expected one of route, "),
+        ("[api.predict]\npython = 1", "python: @api has no argument python; expected one of route, "),
         ("[api.predict]\ninput = 1", "api.predict.input: input can be set only in code, with @api"),
         ("[api.predict]\ntimeout = 0", "api.predict.timeout: timeout must be a positive number of seconds"),
         ("[api.predict]\npolicy = 5", "api.predict.policy: policy must be a string, got 5"),

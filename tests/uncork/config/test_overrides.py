@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.uncork.config.asking import options_of
 from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.environment import read_environment
-from uncork_workers.wire.overrides import ARGUMENTS, Override, apply_overrides
+from uncork_workers.wire.overrides import ARGUMENTS, Override, apply_overrides, check_reserved
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, DefinitionError, ServiceDescription
 
 SAMPLES: dict[str, Any] = {
@@ -28,6 +28,7 @@ SAMPLES: dict[str, Any] = {
     "cost": "tokens",
     "allowed_batch_sizes": [1, 2, 4],
     "allowed_lengths": [16, 64.5],
+    "workers": 2,
 }
 
 
@@ -175,3 +176,37 @@ def test_what_the_service_does_not_bear_is_told_with_its_place(override: Overrid
 
     assert str(caught.value).startswith(says)
     assert fine.source not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "workers", "message"),
+    [
+        ({"predict": 1}, 2, None),
+        ({"predict": 1}, 0, None),
+        ({}, 1, None),
+        (
+            {"predict": 2},
+            2,
+            "has --workers 2 and reserves 2 for predict.*none for explain; set --workers to 3",
+        ),
+        ({"predict": 1, "explain": 1}, 9, "every API of Digits reserves workers; remove workers from one"),
+    ],
+)
+def test_reserved_workers_leave_one_for_the_other_apis(
+    reserved: dict[str, int], workers: int, message: str | None
+) -> None:
+    """Without workers of its own, the server cannot know how many will join."""
+    overrides = [Override(api=name, argument="workers", value=count) for name, count in reserved.items()]
+    found = apply_overrides(service(), overrides)
+    if message is None:
+        check_reserved(found, workers)
+        return
+    with pytest.raises(DefinitionError, match=message):
+        check_reserved(found, workers)
+
+
+@pytest.mark.parametrize("value", [0, True, 1.5, "2"])
+def test_a_number_of_reserved_workers_is_a_positive_integer(value: Any) -> None:
+    override = Override(api="predict", argument="workers", value=value)
+    with pytest.raises(DefinitionError, match="workers must be an integer number of workers, at least 1"):
+        apply_overrides(service(), [override])

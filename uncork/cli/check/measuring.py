@@ -38,6 +38,7 @@ from uncork_workers.supervision.launcher import over_unix
 from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.messages import Batch
+from uncork_workers.wire.overrides import check_reserved
 from uncork_workers.wire.schema import JSON, ApiDescription, DefinitionError, ServiceDescription
 
 Tell = Callable[[str], None]
@@ -115,6 +116,7 @@ def _in_force(name: str, described: ServiceDescription, options: ServeOptions) -
             check_policy(api.settings.policy)
         except ValueError as error:
             raise DefinitionError(f"API {api.name!r}: policy: {error}") from None
+    check_reserved(service, options.worker_count.most)
     return service
 
 

@@ -79,6 +79,7 @@ def api(
     errors: ErrorFormat = "problem",
     group_by: str | Sequence[str] | None = None,
     coalesce: bool = False,
+    workers: int | None = None,
 ) -> Callable[[H], H]:
     """Serve a method, plain or ``async``, as an API: it is called once per batch, with all rows of the batch.
 
@@ -143,6 +144,8 @@ def api(
         coalesce: whether identical requests that are queued or running at one time run once, and all get
             the result, for methods whose result follows from rows and context alone. Results are not kept.
             Not with ``idempotent=False`` or the policy ``"none"``.
+        workers: how many of the service's workers run only this API. It uses no others, and the APIs without
+            this argument share the rest. Each of them still loads the whole service.
 
     Raises:
         DefinitionError: if an argument is invalid; the message names the API, the argument and what is
@@ -166,6 +169,7 @@ def api(
             cost=cost,
             allowed_batch_sizes=_as_tuple(allowed_batch_sizes),
             allowed_lengths=_as_tuple(allowed_lengths),
+            workers=workers,
         )
         path = f"/{name}" if route is None else route
         check_route(name, path)

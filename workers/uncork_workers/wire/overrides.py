@@ -78,6 +78,29 @@ def apply_overrides(service: ServiceDescription, overrides: Sequence[Override]) 
     return msgspec.structs.replace(service, apis=apis)
 
 
+def check_reserved(service: ServiceDescription, workers: int) -> None:
+    """Check that its APIs reserve fewer workers than the service has, and at least one API reserves none.
+
+    With 0 workers, any number may join from elsewhere.
+
+    Raises:
+        DefinitionError: otherwise.
+    """
+    reserved = {api.name: api.settings.workers for api in service.apis if api.settings.workers}
+    others = [api.name for api in service.apis if api.name not in reserved]
+    total = sum(reserved.values())
+    if reserved and not others:
+        raise DefinitionError(
+            f"every API of {service.name} reserves workers; remove workers from one, which then uses the rest"
+        )
+    if workers and reserved and total >= workers:
+        reserves = ", ".join([f"{count} for {name}" for name, count in reserved.items()])
+        raise DefinitionError(
+            f"{service.name} has --workers {workers} and reserves {reserves}, which leaves none for "
+            f"{', '.join(others)}; set --workers to {total + 1} or more, or lower workers of the APIs"
+        )
+
+
 def _checked(api: ApiDescription, overrides: Sequence[Override]) -> ApiDescription:
     if api.streams:
         settings = msgspec.structs.replace(api.settings, **FIXED_IN_STREAMS)

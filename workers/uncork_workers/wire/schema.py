@@ -72,6 +72,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | str | None = None
     allowed_batch_sizes: tuple[int, ...] | None = None
     allowed_lengths: tuple[float, ...] | None = None
+    workers: int | None = None
 
     @property
     def limit_rows(self) -> int:
@@ -104,6 +105,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         _check_cost(api, self.cost)
         _check_sizes(api, self.allowed_batch_sizes)
         _check_lengths(api, self.allowed_lengths)
+        if self.workers is not None:
+            _check_count(api, "workers", self.workers, unit="workers", most=MAX_COUNT)
 
 
 class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,9 @@
-"""Predicts when busy workers will be free again, soonest first."""
+"""The workers that some APIs of a service may use, and when the busy ones will be free again.
+
+An API may reserve a number of workers: only this API then uses so many, and the others share the rest.
+Workers are counted, not named: each runs every API, so whichever is idle serves, and the number stays when a
+worker dies, is replaced, or joins from another machine.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,23 @@ from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.batch import Batch
 
 
-class Outlook:
-    """Batches in the order of their predicted finishes; of equal finishes, in the order of adding.
+class Share:
+    """The share of the workers that some APIs may use.
 
-    The cost of adding or removing a batch hardly depends on the number of workers.
+    The batches are in the order of their predicted finishes; of equal finishes, in the order of adding. The
+    cost of adding or removing a batch hardly depends on the number of workers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reserved: int = 0) -> None:
+        self.apis: dict[str, None] = {}
+        self.reserved = reserved
+        """The workers that its API has reserved; 0 if the APIs share what is left."""
+        self.workers = 0
+        """The most workers that the APIs may use now."""
+        self.idle = 0
+        """How many of them could start a batch."""
         self.finishes: list[float] = []
-        """The predicted finishes, ascending; in the past for late batches. Read-only."""
+        """When each busy worker should be free, soonest first; in the past for late batches. Read-only."""
         self.batches: list[Batch[Any]] = []
         """The batches, in the order of ``finishes``. Read-only."""
 
@@ -34,16 +47,29 @@ class Outlook:
         del self.finishes[place]
         del self.batches[place]
 
+    def count(self, workers: int, idle: int) -> None:
+        """Set the most workers; ``idle`` workers are idle, of all."""
+        self.workers = workers
+        left = workers - len(self.batches)
+        self.idle = left if left < idle else idle
+        if left < 0:
+            self.idle = 0
+
+    @property
+    def is_short(self) -> bool:
+        """True if other APIs use its workers, as after the loss of a worker."""
+        return self.workers > self.idle + len(self.batches)
+
     def rows(self, api: str) -> Numbers:
         """Return the rows of each batch of an API, 0 for batches of other APIs; valid until a change."""
         return _RowsOf(self.batches, api)
 
-    def free_at(self, now: float, idle: int) -> Numbers:
-        """Return when each worker is free: ``idle`` workers at ``now``, then the busy ones, soonest first.
+    def free_at(self, now: float) -> Numbers:
+        """Return when each worker is free: idle ones at ``now``, then the busy ones, soonest first.
 
         Valid until a change.
         """
-        return _FreeAt(self.finishes, now, idle)
+        return _FreeAt(self.finishes, now, self.idle)
 
 
 class _RowsOf:
