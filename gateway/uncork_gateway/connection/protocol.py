@@ -7,8 +7,8 @@ application and the keep-alive time of ``config``, and ``connections``, ``tasks`
 
 A POST to a path of the :class:`RouteTable` takes the fast path, from the parser to the dispatcher without an
 ASGI scope, task, event or router: those would cost several times the rest. A request whose head is identical
-to an earlier one is not even parsed. All other requests take the ASGI path. Both paths share the interface
-:class:`Request`. docs/explanation/reliability.md lists what clients may not do.
+to an earlier one, but for ids, is not even parsed. All other requests take the ASGI path. Both paths share
+the interface :class:`Request`. docs/explanation/reliability.md lists what clients may not do.
 """
 
 import asyncio
@@ -159,7 +159,7 @@ class HttpProtocol:
             data = self._known_body_received(data)
         if self.state is IDLE and self._replies.is_free:
             end = data.find(b"\r\n\r\n") + 4
-            known = self._routes.known.get(data[:end])
+            known = self._routes.known.get(data[:end]) or self._routes.known_head(data[:end])
             if known is not None and len(data) <= end + known.length:
                 if end + known.length == len(data) <= SMALL_BYTES:
                     self._bursts.arrived(self, known, data[end:])
@@ -184,8 +184,9 @@ class HttpProtocol:
             and incoming.keep_alive
             and not self._says_keep_alive
         ):
-            handler, head = self._parsed
-            self._routes.learn(chunk, received, Known(handler, head, self._parser.content_length))
+            (handler, head), parser = self._parsed, self._parser
+            known = Known(handler, head, parser.content_length, parser.target)
+            self._routes.learn(chunk, received, known, parser.headers)
 
     def begin(self, known: Known, body: bytes) -> None:
         """Open a request that has arrived completely, unless the connection has closed since."""

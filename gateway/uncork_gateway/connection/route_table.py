@@ -1,28 +1,45 @@
 """The handlers of POST requests by path, and the heads that clients have sent before."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uncork_gateway.headers import path_of
+from uncork_gateway.headers import Header, path_of
 from uncork_gateway.interfaces import Handler
 
 _MOST_KNOWN = 4096
 _LONGEST_KNOWN_BYTES = 4096
+_ID = re.compile(
+    rb"\r\n(traceparent|tracestate|b3|cf-ray|x-(?:request|correlation)-id|x-request-start|x-amzn-trace-id"
+    rb"|x-b3-(?:trace|span|parentspan)id|x-cloud-trace-context|x-datadog-(?:trace|parent)-id|uber-trace-id)"
+    rb": ?([!-~]{1,256})(?=\r\n)",
+    re.IGNORECASE,
+)
+"""A line of a head that proxies and tracing libraries add with a new value for each request."""
+_MOST_IDS = 8
 
 
 class Known(NamedTuple):
-    """A parsed head, with the handler of its path."""
+    """A parsed head, with the handler of its path.
+
+    Attributes:
+        length: bytes of the body.
+        target: path and query.
+        others: the headers other than ids, if ``head`` depends on ids; else None.
+    """
 
     handler: Handler[Any]
     head: Any
     length: int
-    """Bytes of the body."""
+    target: bytes
+    others: Sequence[Header] | None = None
 
 
 class RouteTable:
     """The handlers of POST requests by path, and the heads already parsed.
 
-    Heads are compared byte by byte, so an identical head has the same result.
+    Heads are compared byte by byte, so an identical head has the same result. Lines with ids, such as
+    ``X-Request-Id``, are left out: with them no two heads would be identical.
 
     Args:
         resolve: finds the handler of a target whose path is not in the table.
@@ -49,14 +66,42 @@ class RouteTable:
             handler = self._resolve(target)
         return handler
 
-    def learn(self, chunk: bytes, received: int, known: Known) -> None:
+    def known_head(self, head: bytes) -> Known | None:
+        """Return what is known of a head that may differ from a known one in its ids."""
+        if len(head) > _LONGEST_KNOWN_BYTES:
+            return None
+        key, ids = _without_ids(head)
+        known = self.known.get(key)
+        if known is None or known.others is None:
+            return known
+        return known._replace(head=known.handler.read_head([*known.others, *ids], known.target))
+
+    def learn(self, chunk: bytes, received: int, known: Known, headers: Sequence[Header]) -> None:
         """Remember ``chunk`` as a head if it holds exactly one head, not very long, and part of the body.
 
         ``received`` is the number of body bytes that the parser found in it. The head need not end at the
         first empty line: there may be empty lines before it, or other line breaks in it.
         """
         end = chunk.find(b"\r\n\r\n") + 4
-        if known.length and len(chunk) == end + received and end <= _LONGEST_KNOWN_BYTES:
-            if len(self.known) >= _MOST_KNOWN:
-                self.known.clear()
-            self.known[chunk[:end]] = known
+        if not known.length or len(chunk) != end + received or end > _LONGEST_KNOWN_BYTES:
+            return
+        key, ids = _without_ids(chunk[:end])
+        if ids:
+            names = {name for name, _ in ids}
+            others = [header for header in headers if header[0] not in names]
+            if len(others) + len(ids) != len(headers):
+                return  # There is another line of this name.
+            if known.handler.read_head(others, known.target) != known.head:
+                known = known._replace(others=others)
+        if len(self.known) >= _MOST_KNOWN:
+            self.known.clear()
+        self.known[key] = known
+
+
+def _without_ids(head: bytes) -> tuple[bytes, list[Header]]:
+    """Return a head without its lines with ids, but with their names at the end; and the ids."""
+    pieces = _ID.split(head, maxsplit=_MOST_IDS)
+    if len(pieces) == 1:
+        return head, []
+    names = pieces[1::3]
+    return b"".join([*pieces[::3], *names]), [*zip(names, pieces[2::3], strict=True)]

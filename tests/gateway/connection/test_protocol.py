@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Sequence
+from itertools import permutations
+from operator import itemgetter
 from typing import Any, cast
 
 import httpx
@@ -175,6 +177,84 @@ async def test_a_head_that_comes_again_is_not_read_again() -> None:
         ("2", b"dd"),
         ("1", b"eee"),
     ]
+
+
+@pytest.mark.parametrize("name", [b"X-Request-Id", b"x-request-id", b"traceparent", b"X-B3-TraceId"])
+async def test_a_head_with_another_id_is_not_parsed_again(name: bytes) -> None:
+    """Such heads are known once, and do not push out others."""
+    echo = Echo()
+    server = serving(echo)
+    connection = Connection(server)
+    for number in range(9):
+        connection.send(hot(b"a", (b"x", b"1"), (name, b"%d" % number)))
+    await turns()
+
+    # Once for the request, and once to see whether the handler reads the id.
+    assert (len(echo.read), len(server.routes.known)) == (2, 1)
+    assert bodies(connection) == [b"a"] * 9
+
+
+class Telling(Echo):
+    """Replies with all headers of the request."""
+
+    def read_head(self, headers: Sequence[Header], target: bytes) -> bytes:
+        """Return all headers; those of one name in their order."""
+        return repr(sorted(((name.lower(), value) for name, value in headers), key=itemgetter(0))).encode()
+
+
+# Ids as proxies add them, and what must not pass for one.
+LINES = [
+    *(
+        b"X-Request-Id: a",
+        b"X-Request-Id: b",
+        b"x-request-id:c",
+        b"X-Request-Id:  two spaces",
+        b"traceparent: 00-1",
+    ),
+    *(
+        b"X-Request-Id: a\nx: 1",
+        b"X-Request-Id: a\x00",
+        b"X-Request-Id: a\rb",
+        b"X-Request-Id: ",
+        b"X-Request-Id : a",
+    ),
+    *(
+        b"X-Request-Id: a ",
+        b"X-Request-Id: a\r\n folded",
+        b" folded",
+        b"X-Request-Id: \xff",
+        b"x: 1",
+        b"x: X-Request-Id: a",
+    ),
+    *(
+        b"X-Request-Id: " + b"a" * 300,
+        b"transfer-encoding: chunked",
+        b"content-length: 1",
+        b"X-Request-Idx: a",
+    ),
+]
+
+
+KNOWN = [[], [b"x: 1"], [b"X-Request-Id: a"], [b"x: 1", b"X-Request-Id: a"], [b"traceparent: 00-1"]]
+
+
+async def test_what_is_known_of_other_heads_changes_no_answer() -> None:
+    """Each request gets what it gets from a server that knows no head."""
+    server = serving(Telling())
+    for lines in KNOWN:
+        for _ in range(2):
+            await reply_of(server, lines)
+    for sent in [*permutations(LINES, 1), *permutations(LINES, 2)]:
+        assert await reply_of(server, sent) == await reply_of(serving(Telling()), sent)
+
+
+async def reply_of(server: Server, lines: Sequence[bytes]) -> tuple[bytes, bool]:
+    """Send a request with these header lines on a new connection; return the reply, and whether it closed."""
+    connection = Connection(server)
+    head = [b"POST /hot HTTP/1.1", b"host: test", *lines, b"content-length: 4"]
+    connection.send(b"\r\n".join([*head, b"", b"1\r\n2"]))
+    await turns()
+    return connection.received, connection.closed
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4])
