@@ -93,3 +93,11 @@ def test_headers_count_as_bytes_of_their_request(meta: Meta) -> None:
     batch, _ = to_frame(ran, ApiSettings(mb_max_batch_size=10**6), batch_id="x")
 
     assert len(msgspec.msgpack.encode(batch)) <= MAX_HEADER_BYTES
+
+
+def test_a_frame_names_the_requests_of_bulk() -> None:
+    bulk = submitted(ONE)
+    bulk.bulk = True
+    for requests, expected in (((submitted(ONE), bulk), [False, True]), ((submitted(ONE),), None)):
+        batch, _ = to_frame(batch_of(*requests), ApiSettings(), batch_id="x-1")
+        assert batch.bulk == expected

@@ -214,6 +214,38 @@ def test_a_handler_knows_the_parameters_of_its_rows() -> None:
     assert all(own == {"n": 0 if row == "bad" else row} for _, call in parts for row, own in call)
 
 
+class Classed(Service):
+    """Records the classes of the rows of each call, and fails on "bad"."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    @api(input=Json(), classes={"interactive": 100, "bulk": None})
+    def predict(self, items: list[Any]) -> list[Any]:
+        self.calls.append(list(zip(items, context().classes or (), strict=True)))
+        if "bad" in items:
+            raise ValueError("bad")
+        return items
+
+
+def classed_calls(*bodies: bytes, **fields: Any) -> Any:
+    service = Classed()
+    run_batch(service, "predict", *bodies, **fields)
+    return service.calls
+
+
+def test_a_handler_knows_the_class_of_each_row() -> None:
+    """Also in calls with a part of the batch, and for copies that fill it."""
+    bodies, bulk = (b"1,2", b"3", b"4"), {"rows": [2, 1, 1], "bulk": [False, True, True]}
+    rows = [(1, "interactive"), (2, "interactive"), (3, "bulk"), (4, "bulk")]
+    assert classed_calls(*bodies, rows=[2, 1, 1]) == [[(row, "interactive") for row, _ in rows]]
+    assert classed_calls(*bodies, **bulk) == [rows]
+    assert classed_calls(*bodies, limit_rows=3, **bulk) == [rows[:3], rows[3:]]
+    assert classed_calls(*bodies, allowed_batch_sizes=(5,), **bulk) == [[*rows, (4, "bulk")]]
+    _, *parts = classed_calls(b'"bad"', b"3", b"4", bulk=[True, False, True])
+    assert all(name == ("interactive" if row == 3 else "bulk") for call in parts for row, name in call)
+
+
 def test_a_stream_has_the_parameters_of_its_request() -> None:
     assert parametric_calls(b"1", to="stream", parameters=[b'{"a":1}']) == [(None, [(1, {"a": 1})])]
     assert parametric_calls(b"1", to="stream") == [(None, [(1, {})])]

@@ -33,6 +33,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
             without ``group_by``, and for a header that the requests do not have.
         parameters: for each row of this call, the parameters of its request in the Open Inference Protocol
             V2, without ``binary_data_output``; empty for rows without any, and of other protocols.
+        classes: for each row of this call, the name of its request's class; None if the API has one class.
     """
 
     batch_id: str
@@ -47,6 +48,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     allowed_lengths: tuple[float, ...] = ()
     group: Any = None
     parameters: tuple[Mapping[str, Any], ...] = ()
+    classes: tuple[str, ...] | None = None
 
     @property
     def deadline_left_s(self) -> float:
@@ -73,10 +75,18 @@ def context() -> Context:
         raise LookupError("uncork.context() works only in a handler, while it runs a batch") from None
 
 
-def set_rows(costs: Sequence[float], parameters: Sequence[Mapping[str, Any]]) -> None:
-    """Set the costs, if any, and the parameters of the rows of the next handler call."""
-    own = tuple(costs) if costs else None
-    running.set(msgspec.structs.replace(context(), costs=own, parameters=tuple(parameters)))
+def set_rows(
+    costs: Sequence[float], parameters: Sequence[Mapping[str, Any]], classes: Sequence[str] = ()
+) -> None:
+    """Set the costs and classes, if any, and the parameters of the rows of the next handler call."""
+    running.set(
+        msgspec.structs.replace(
+            context(),
+            costs=tuple(costs) or None,
+            parameters=tuple(parameters),
+            classes=tuple(classes) or None,
+        )
+    )
 
 
 class BatchOfRecord(logging.Filter):

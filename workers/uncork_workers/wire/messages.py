@@ -205,6 +205,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
         group: the text of the batch's group, as :mod:`uncork_workers.wire.groups` writes it; None if the API
             has no ``group_by``.
         parameters: the parameters of each request, as a JSON object, empty for none; None if none has any.
+        bulk: whether each request belongs to the second class; None if none does.
     """
 
     batch: int
@@ -229,6 +230,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     fits: _Cost | None = None
     group: bytes | None = None
     parameters: list[bytes] | None = None
+    bulk: list[bool] | None = None
 
 
 class TakeFile(msgspec.Struct, tag="file", frozen=True):

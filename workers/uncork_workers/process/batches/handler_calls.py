@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from uncork_workers.definition.outputs.encoding import (
     Array,
@@ -31,6 +31,8 @@ from uncork_workers.wire.messages import Batch, RowsForm, Wanted
 
 Result = tuple[bytes | CompleteResponse, RowsForm]
 """The body of a response, and the form of its rows."""
+
+T = TypeVar("T")
 
 _NONE = BatchRequests((), (), ())
 
@@ -110,7 +112,7 @@ class HandlerCalls:
             fits=self.limit.most,
             sizes=self.sizes,
         )
-        parameters = _parameters_of(requests)
+        parameters, classes = _of_rows(requests.parameters, requests), _of_rows(requests.classes, requests)
         encoded: list[Encoded | Array] = []
         done = 0
         for count, cost in chunks:
@@ -124,7 +126,8 @@ class HandlerCalls:
             self.returned = None  # the memory of the last call's results is free for this one
             rows = merged if len(chunks) == 1 else merged[done : done + count]
             size = padded_size(count, sizes)
-            self._set_rows(self._called[1], parameters[done : done + count], size)
+            part = slice(done, done + count)
+            self._set_rows(self._called[1], parameters[part], classes[part], size)
             self.returned = self._handler(rows if size == count else with_copies(rows, size))
             chunk = self._encode(self.returned, size, raw=requests.raw)
             if size > count:
@@ -142,11 +145,21 @@ class HandlerCalls:
         joined = encoded[0] if len(encoded) == 1 else join_chunks(encoded)
         return split_results(joined, requests.rows, requests.raw)
 
-    def _set_rows(self, costs: Sequence[float], parameters: Sequence[Mapping[str, Any]], rows: int) -> None:
+    def _set_rows(
+        self,
+        costs: Sequence[float],
+        parameters: Sequence[Mapping[str, Any]],
+        classes: Sequence[str],
+        rows: int,
+    ) -> None:
         """Set the context of a call with ``rows`` rows, copies included, unless it fits already."""
-        if costs or parameters or rows != len(context().parameters):
+        if costs or parameters or classes or rows != len(context().parameters):
             own = with_copies(parameters, rows) if parameters else [NO_PARAMETERS] * rows
-            set_rows(with_copies(costs, rows) if costs else (), own)
+            set_rows(
+                with_copies(costs, rows) if costs else (),
+                own,
+                with_copies(classes, rows) if classes else (),
+            )
 
     def _encode(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
         if self._adapter.answers_each:
@@ -172,7 +185,7 @@ class StreamCalls(HandlerCalls):
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         if not requests.bodies:
             return SplitResults([], [])
-        self._set_rows((), _parameters_of(requests), 1)
+        self._set_rows((), _of_rows(requests.parameters, requests), (), 1)
         rejected = self._handler(merged)
         body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
         return SplitResults([body], [None])
@@ -183,8 +196,6 @@ def _rows_of(requests: BatchRequests) -> tuple[int, list[float]]:
     return sum(requests.rows), [*chain.from_iterable(requests.costs)]
 
 
-def _parameters_of(requests: BatchRequests) -> Sequence[Mapping[str, Any]]:
-    """Return the parameters of each row of these requests; empty if none has any."""
-    if not requests.parameters:
-        return ()
-    return [*chain.from_iterable(map(repeat, requests.parameters, requests.rows))]
+def _of_rows(values: Sequence[T], requests: BatchRequests) -> list[T]:
+    """Return the value of each row, given those of each request; empty if there are none."""
+    return [*chain.from_iterable(map(repeat, values, requests.rows))] if values else []

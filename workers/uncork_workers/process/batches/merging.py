@@ -26,8 +26,8 @@ from uncork_workers.wire.messages import (
 class BatchRequests(NamedTuple):
     """Some requests of a batch; every field has one value per request.
 
-    ``costs`` (of each row of a request), ``metas``, ``raw`` (how a request gets its rows) and ``parameters``
-    are empty if the batch has none.
+    ``costs`` (of each row of a request), ``metas``, ``raw`` (how a request gets its rows), ``parameters`` and
+    ``classes`` are empty if the batch has none.
     """
 
     bodies: Sequence[bytes]
@@ -37,6 +37,7 @@ class BatchRequests(NamedTuple):
     metas: Sequence[Meta] = ()
     raw: Sequence[Wanted] = ()
     parameters: Sequence[Mapping[str, Any]] = ()
+    classes: Sequence[str] = ()
 
     def pick(self, group: Sequence[int]) -> BatchRequests:
         """Return the requests at some positions."""
