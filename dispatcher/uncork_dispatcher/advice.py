@@ -143,6 +143,11 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "larger ones would answer more",
         "raise {setting} if your clients can wait longer",
     ),
+    "bulk_without_room": (
+        "queued bulk gets only 5 % of the workers' time, because the goal of {goal_s:exact_ms} leaves no "
+        "room for it: the fixed part of a batch takes {fixed_s:ms}",
+        "raise {setting} to {to_s:ms} if clients can wait that long, or serve bulk from other workers",
+    ),
     "policy_none": ("policy none runs each request alone", "set policy cork to run requests in batches"),
     "split_requests": (
         "{share:percent} of the work is padding, because requests of about {rows:~row} mix different lengths",

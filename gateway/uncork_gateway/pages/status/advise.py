@@ -164,6 +164,17 @@ def _raise_goal(figures: Figures, names: Names) -> Iterator[Advice]:
         )
 
 
+def _bulk_without_room(figures: Figures, names: Names) -> Iterator[Advice]:
+    if figures.goal_with_room_s is not None:
+        yield advise(
+            "bulk_without_room",
+            goal_s=figures.stats.rules.goal_s,
+            fixed_s=figures.seconds(0),
+            setting=names.goal,
+            to_s=figures.goal_with_room_s,
+        )
+
+
 def _raise_queue(figures: Figures, names: Names) -> Iterator[Advice]:
     refused, rules = figures.recent.counts.sheds["queue_full"], figures.stats.rules
     if refused and figures.capacity is not None and figures.recent.rate <= figures.capacity:
@@ -248,6 +259,7 @@ ADVICE: dict[str, Callable[[Figures, Names], Iterator[Advice]]] = {
     "raise_cap": _raise_cap,
     "raise_batch_bytes": _raise_batch_bytes,
     "raise_goal": _raise_goal,
+    "bulk_without_room": _bulk_without_room,
     "policy_none": _policy_none,
     "split_requests": _split_requests,
     "add_workers": _add_workers,

@@ -92,6 +92,18 @@ class Figures:
             return "share"
         return "goal" if wait_s <= cycles_s else "cycles"
 
+    @property
+    def goal_with_room_s(self) -> float | None:
+        """The goal with room for some bulk in a batch, if bulk is queued and the goal has none.
+
+        There is room if a request may wait for a batch and share the next: three times the fixed part.
+        """
+        bulk, estimate = self.stats.bulk, self.estimate
+        if bulk is None or not bulk.queued_requests or estimate is None:
+            return None
+        needed_s = 3 * estimate.upper(0)
+        return needed_s if needed_s > self.stats.rules.goal_s else None
+
     # Capacity
 
     @property

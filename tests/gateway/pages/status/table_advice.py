@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tests.gateway.pages.status.staged import DIED, FAILURE, UNHEALTHY, figures, recent, stats, work
 from uncork_dispatcher import Estimate
 from uncork_dispatcher.learning.measures import Padding
+from uncork_dispatcher.stats import ClassStats
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.names import PROXY, SERVICE, Names
 
@@ -105,6 +107,14 @@ CASES: dict[str, tuple[Names, Figures, dict[str, Any]]] = {
         SERVICE,
         figures(recent=recent(batches=30, each=8, took_s=0.04, rate=400), goal_s=0.030),
         {"goal_s": 0.03, "rows": 1, "setting": "mb_max_latency"},
+    ),
+    "bulk_without_room": (
+        SERVICE,
+        figures(
+            stats({"goal_s": 0.02, "bulk_goal_s": math.inf}, bulk=ClassStats(3, 30.0, 0, 2.0)),
+            recent=recent(batches=30, rate=10),
+        ),
+        {"goal_s": 0.02, "fixed_s": 0.01, "setting": "mb_max_latency", "to_s": 0.036},
     ),
     "policy_none": (
         SERVICE,

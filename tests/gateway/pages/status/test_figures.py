@@ -8,6 +8,7 @@ import pytest
 from tests.gateway.pages.status.staged import ESTIMATE, figures, recent, stats, work
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 from uncork_dispatcher.learning.measures import Padding
+from uncork_dispatcher.stats import ClassStats
 from uncork_gateway.pages.status.figures import Figures
 
 
@@ -196,6 +197,18 @@ def test_what_limits_bulk_in_a_batch(goal_s: float, limit_rows: int, rate: float
     """A batch takes 10 ms, and 2 ms for each row."""
     api = stats({"goal_s": goal_s, "max_batch_rows": limit_rows, "bulk_goal_s": math.inf})
     assert figures(api, recent=recent(batches=30, rate=rate)).bulk_limited_by == limited_by
+
+
+@pytest.mark.parametrize(
+    ("goal_s", "queued", "needed_s"), [(0.035, 3, 0.036), (0.037, 3, None), (0.035, 0, None)]
+)
+def test_a_goal_below_three_fixed_parts_has_no_room(
+    goal_s: float, queued: int, needed_s: float | None
+) -> None:
+    api = stats({"goal_s": goal_s, "bulk_goal_s": math.inf}, bulk=ClassStats(queued, 1.0 * queued, 0, 0.0))
+    assert figures(api, recent=recent(batches=30)).goal_with_room_s == pytest.approx(needed_s)
+    assert figures(stats({"goal_s": goal_s}), recent=recent(batches=30)).goal_with_room_s is None
+    assert figures(api, recent=recent(batches=30, estimate=None)).goal_with_room_s is None
 
 
 def test_what_limits_bulk_is_unknown_without_batches_or_workers() -> None:
