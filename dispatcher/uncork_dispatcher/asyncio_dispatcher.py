@@ -292,7 +292,9 @@ class AsyncDispatcher(Generic[P, R]):
                 case Batch():
                     pass
                 case Shed(request):
-                    fail([request], self._observers.shed(action))
+                    # A caller that left when another of its requests was shed got one refusal.
+                    if request.waiter is not None:
+                        fail([request], self._observers.shed(action))
                 case Abandon(batch, behind):
                     self._abandon(batch, behind, now)
                 case Lost(request):

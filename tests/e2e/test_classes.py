@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,13 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
+from playwright.sync_api import Browser, expect
 
+from tests.e2e.browser import browser, needs_chromium
 from tests.e2e.server import HTTP, SERVICES, Server, serving
+from tests.e2e.test_dashboard import field, looking
+
+__all__ = ["browser"]
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +77,15 @@ def test_interactive_clients_beside_bulk_are_answered(server: Server) -> None:
     assert [each["goal_ms"] for each in api["classes"]] == [2000, None]
 
 
+def test_a_large_bulk_request_is_divided_and_joined(server: Server) -> None:
+    """Its parts are requests of the queue; the client gets one response."""
+    before = server.metric("uncork_batch_requests_sum")
+    rows = list(range(190))
+    reply = HTTP.post(f"{server.base}{V1}", json={"instances": rows}, headers=BULK)
+    assert (reply.status_code, reply.json()["predictions"]) == (200, rows)
+    assert server.metric("uncork_batch_requests_sum") - before > 10
+
+
 def test_clients_of_triton_send_priorities(server: Server) -> None:
     def inputs(kind: Any) -> list[Any]:
         tensor = kind("x", [1], "INT64")
@@ -91,23 +106,35 @@ def test_clients_of_triton_send_priorities(server: Server) -> None:
 
 
 def test_bulk_that_fills_the_queue_is_displaced(server: Server) -> None:
-    """No interactive request is refused; bulk gets a Retry-After."""
+    """No interactive request is refused, because all of them fit; bulk gets a Retry-After."""
     with ThreadPoolExecutor(64) as threads:
         asked = [
             threads.submit(
                 HTTP.post,
                 f"{server.base}{V1}",
                 json={"instances": [number] * 20},
-                headers=BULK if number % 4 else {},
+                headers=BULK if number % 8 else {},
             )
             for number in range(64)
         ]
         replies = [each.result() for each in asked]
-    statuses = Counter((number % 4 > 0, reply.status_code) for number, reply in enumerate(replies))
+    statuses = Counter((number % 8 > 0, reply.status_code) for number, reply in enumerate(replies))
     refused = [reply for reply in replies if reply.status_code == 503]
-    assert statuses[False, 200] == 16, statuses
+    assert statuses[False, 200] == 8, statuses
     assert all(int(reply.headers["retry-after"]) >= 1 for reply in refused)
     assert server.metric("uncork_shed_total", **{"class": "bulk"}) == len(refused)
+
+
+@needs_chromium
+def test_the_dashboard_shows_both_classes(server: Server, browser: Browser) -> None:
+    for name in ("interactive", "bulk"):
+        for _ in range(20):
+            assert HTTP.post(f"{server.base}/predict", json=1, headers={"X-Request-Class": name}).is_success
+    with looking(browser, server) as page:
+        expect(field(page, "latencyText")).to_have_text(
+            re.compile(r"interactive: p50 .* ms; goal 2,000 ms\. bulk: p50 .* ms; no goal\.")
+        )
+        expect(field(page, "queueText")).to_have_text(re.compile("interactive: .* queued.* bulk: .* queued"))
 
 
 def test_an_unknown_class_is_refused(server: Server) -> None:

@@ -118,16 +118,39 @@ async def test_the_first_class_displaces_bulk_from_a_full_queue() -> None:
 ROWS = list(range(8))
 
 
-async def test_large_bulk_requests_are_divided_and_joined() -> None:
-    stage = Stage(
-        rules=ApiRules(name="echo", goal_s=50, bulk_goal_s=100, max_batch_rows=32),
-        dialect=Native(make_codec({"kind": "ndarray", "shape": []})),
-    )
-    stage.route.classes = CLASSES
+def taught(**rules: Any) -> Stage:
+    """Return a stage with an input of several rows that knows batch times: 1 s, and 0.1 s for each row."""
+    stage = classed(max_batch_rows=32, **rules)
+    stage.route.dialect = Native(make_codec({"kind": "ndarray", "shape": []}))
     stage.dispatcher.profile("echo", 0, [(rows, 1 + 0.1 * rows) for rows in (1, 8, 32)] * 10)
+    return stage
+
+
+async def test_large_bulk_requests_are_divided_and_joined() -> None:
+    stage = taught()
     reply = await stage.reply(json.dumps(ROWS).encode(), headers=[JSON, BULK])
     assert json.loads(reply.body) == ROWS
     assert stage.runner.batches == [[b"0,1", b"2,3", b"4,5", b"6,7"]]
     first = await stage.reply(json.dumps(ROWS).encode())
     assert json.loads(first.body) == ROWS
     assert len(stage.runner.batches[-1]) == 1
+
+
+async def test_a_divided_request_is_refused_once() -> None:
+    """Though a request of the first class displaces three parts of it."""
+    stage = taught(max_queue_rows=8)
+    stage.runner.gate.clear()
+    running = stage.post(Client(b"[0]", headers=[JSON]))
+    await turns()
+    bulk = stage.post(Client(json.dumps(ROWS).encode(), headers=[JSON, BULK]))
+    await turns()
+    assert stage.dispatcher.unanswered == 5
+    first = stage.post(Client(b"[1,2,3,4,5]", headers=[JSON]))
+    displaced = await bulk
+    assert displaced is not None
+    assert (displaced.status, reason(displaced)) == (503, "displaced")
+    stage.runner.gate.set()
+    replies = await asyncio.gather(running, first)
+    assert [reply.status for reply in replies if reply is not None] == [200, 200]
+    labels = {"api": "echo", "reason": "displaced", "class": "bulk"}
+    assert registry_of(stage.metrics).get_sample_value("uncork_shed_total", labels) == 1

@@ -65,9 +65,7 @@ const CHARTS = { latency, sizes, rates, queue, failures, padding, times };
 
 function latency({ api, series, span, width, height, colors }) {
   const goal = api.goal_ms;
-  const recent = api.latency;
-  const text = (recent ? `p50 ${msText(recent.p50_ms)}, p95 ${msText(recent.p95_ms)}, p99 ${msText(recent.p99_ms)}` : "Too few requests in the last 30 s")
-    + (goal === null ? "; no goal." : `; goal ${msExact(goal)}.`);
+  const text = byClass(api, latencyText);
   const known = [...series.p50_ms, ...series.p99_ms].filter((value) => value > 0);
   if (!known.length) return { text, empty: `Too few requests in the last ${told(span)}` };
   const yaxis = logAxis(goal === null ? known : [...known, goal], "ms");
@@ -125,9 +123,10 @@ function rates({ api, series, span, width, height, colors }) {
 }
 
 function queue({ api, series, span, width, colors }) {
-  const now = `${counted(api.queued_requests, "request")} with ${inUnits(api, api.queued_rows)} queued, the oldest for ${msText(api.oldest_ms)}.`;
   return {
-    text: api.queued_requests ? now : "Nothing is queued now.",
+    text: byClass(api, ({ queued_requests, queued_rows, oldest_ms }) => (queued_requests
+      ? `${counted(queued_requests, "request")} with ${inUnits(api, queued_rows)} queued, the oldest for ${msText(oldest_ms)}.`
+      : "Nothing is queued now.")),
     data: [line(series.ago, series.queued_rows, colors("--queue"), { name: "queued", unit: unitOf(api), fill: colors("--queue-fill") })],
     xaxis: timeAxis(span, width), yaxis: upTo(Math.max(4, ...series.queued_rows), unitOf(api)),
   };
@@ -194,6 +193,13 @@ function times({ api, batches, colors }) {
     yaxis: upTo(highest, "ms"), margin: { b: 44 },
   };
 }
+
+/** A text about the requests of an API, or one for each of its classes. The lines are those of the first. */
+const byClass = (api, text) => (api.classes.length ? api.classes.map((each) => `${each.name}: ${text(each)}`).join(" ") : text(api));
+
+const latencyText = ({ latency: recent, goal_ms }) =>
+  (recent ? `p50 ${msText(recent.p50_ms)}, p95 ${msText(recent.p95_ms)}, p99 ${msText(recent.p99_ms)}` : "Too few requests in the last 30 s")
+  + (goal_ms === null ? "; no goal." : `; goal ${msExact(goal_ms)}.`);
 
 function described(batch) {
   const label = RELEASES[batch.reason]?.label ?? batch.reason;
