@@ -92,6 +92,10 @@ _FAILED = "{failed:exact} of {answered:request} got {status}"
 _TOO_SLOW = (
     "the smallest batch, of {rows:~{unit}}, takes {needed_s:ms}, longer than the goal of {goal_s:exact_ms}"
 )
+_NEIGHBOR = (
+    "a batch of {other} takes {other_s:ms} on the same {parts}, so requests that wait for it miss the goal "
+    "of {goal_s:exact_ms}"
+)
 _LITTLE_GAIN = (
     "batches of {rows:~{unit}} have only {gain:times} the throughput of single requests",
     "check whether the handler loops over rows instead of processing all at once",
@@ -171,6 +175,11 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         f"{_WAITS}, because other {{apis}} take {{others:percent}} of the time, {{other}} the most",
         "give {other} a gateway of its own, or add {parts} ({option})",
     ),
+    "long_neighbor": (
+        _NEIGHBOR,
+        "reserve a worker: set workers of this API to 1, with {option} of {to} or more",
+    ),
+    "long_neighbor/proxy": (_NEIGHBOR, "give {other} a gateway of its own"),
     "client_deadline": (
         "the time in X-Request-Timeout-Ms passed for {passed:request} before execution",
         "have the clients allow more time",
@@ -280,6 +289,10 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "set timeout to {to} s, or mb_max_batch_size to {fitting}",
     ),
     "goal-below-row": (_TOO_SLOW, "set mb_max_latency to {to}, or make the model faster"),
+    "goal-below-neighbor": (
+        _NEIGHBOR,
+        "reserve a worker: set workers of this API to 1, with --workers of {to} or more",
+    ),
     "goal-below-batch": (
         f"{_ABOVE_GOAL}, so the limit is never reached",
         "set mb_max_batch_size to {fitting}, or raise the goal",

@@ -22,6 +22,7 @@ from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import Backlog, RequestQueues
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, ClassStats, Holding
+from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
 
 # A policy plans again after batches of this many requests: for a lone client, plans would cost too much.
@@ -324,6 +325,7 @@ class Api:
     def stats(
         self,
         now: float,
+        share: Share,
         *,
         fits: float,
         oldest_s: float = 0.0,
@@ -350,5 +352,7 @@ class Api:
             None
             if self.rules.bulk_goal_s is None
             else ClassStats(bulk.requests, bulk.rows, bulk.size_bytes, oldest_bulk_s),
+            share.workers,
+            share.idle,
             fits,
         )

@@ -87,6 +87,7 @@ class Scheduler:
         return [
             api.stats(
                 now,
+                self._slots.of(name),
                 fits=self._slots.memory.least(name),
                 oldest_s=now - self._queues.oldest(name, now),
                 oldest_bulk_s=now - self._queues.oldest(name, now, bulk=True),

@@ -58,6 +58,9 @@ class ApiStats(NamedTuple):
     """The hold of the most urgent queue; None if it is not held, as without an idle worker."""
     bulk: ClassStats | None = None
     """The second class; None if there is none."""
+    workers: int = 0
+    """The workers that may run its batches; ``idle`` of them could start one."""
+    idle: int = 0
     fits: float = math.inf
     """The smallest size of batches, over the workers, that fits into memory; infinity without a limit."""
 

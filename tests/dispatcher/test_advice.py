@@ -64,6 +64,7 @@ FIGURES = {
     "option": "--workers",
     "origin": 3,
     "other": "slow",
+    "other_s": 2.04,
     "others": 0.4,
     "padding": 0.38,
     "part": "worker",

@@ -11,6 +11,7 @@ from uncork_dispatcher.api import Api
 from uncork_dispatcher.policies.base import Hold, Numbers
 from uncork_dispatcher.requests.queue import RequestQueue
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
 
 RULES = ApiRules(name="a", goal_s=0.5, max_batch_rows=8, max_batch_bytes=100)
@@ -174,7 +175,7 @@ def test_a_profile_is_what_batches_take() -> None:
     assert api.model.estimate.intercept_s == pytest.approx(0.05)
     assert api.model.estimate.slope_s == pytest.approx(0.01)
     assert api.model.slowdown(3) == 1.0
-    assert (api.stats(1.0, fits=math.inf).rate_rows, api.backlog.requests) == (0, 0)
+    assert (api.stats(1.0, Share(), fits=math.inf).rate_rows, api.backlog.requests) == (0, 0)
 
 
 def test_a_profile_alone_refuses_nobody() -> None:

@@ -29,6 +29,7 @@ from uncork_dispatcher import (
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.jobs import payloads_of
 from uncork_dispatcher.requests.batch import Batch
+from uncork_dispatcher.workers.share import Share
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.live_state import LiveState
 from uncork_gateway.telemetry.metrics import _COUNTS, ApiTally, Metrics
@@ -300,7 +301,7 @@ def test_limits_are_shown(reading: Reading) -> None:
 
 def test_who_has_no_goal_shows_none() -> None:
     """A proxy without a goal lacks only the goal's gauge."""
-    stats = Api(ApiRules(name="echo")).stats(0.0, fits=math.inf)
+    stats = Api(ApiRules(name="echo")).stats(0.0, Share(), fits=math.inf)
     live = LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
     reading = read(Metrics(), live)
 

@@ -51,8 +51,26 @@ def _of_service(figures: Figures) -> Findings:
     yield from _gpus(plan)
     yield from _limit(plan)
     for api in figures.apis:
-        for finding in (*judge_api(api, plan), *_batch_memory(plan, api)):
+        for finding in (*judge_api(api, plan), *_neighbor(api, figures), *_batch_memory(plan, api)):
             yield finding._replace(api=api.name)
+
+
+def _neighbor(api: ApiFigures, figures: Figures) -> Findings:
+    """Judge the goal of an API whose requests may wait for a batch of another."""
+    goal_ms, own_ms = api.settings.mb_max_latency, 0.0 if api.times is None else api.times.smallest_ms
+    others = [
+        (other.times.smallest_ms, other.name)
+        for other in figures.apis
+        if other is not api and other.times is not None and not other.settings.workers
+    ]
+    if api.times is None or api.settings.workers or not others or own_ms > goal_ms:
+        return
+    other_ms, other = max(others)
+    if own_ms + other_ms > goal_ms:
+        given = {"parts": "workers", "to": max(2, figures.plan.workers)}
+        yield warning(
+            "goal-below-neighbor", other=other, other_s=other_ms / 1000, goal_s=goal_ms / 1000, **given
+        )
 
 
 def _gpus(plan: Plan) -> Findings:

@@ -109,7 +109,7 @@ def _add_workers(figures: Figures, names: Names) -> Iterator[Advice]:
     given = {
         **load(figures, names),
         "more": figures.missing_workers,
-        "option": names.option,
+        "option": "workers of this API" if figures.stats.rules.workers else names.option,
         "apis": names.apis,
         "others": figures.others_share,
     }
@@ -189,8 +189,22 @@ def _client_deadline(figures: Figures, names: Names) -> Iterator[Advice]:
         yield advise("client_deadline", passed=passed)
 
 
+def _long_neighbor(figures: Figures, names: Names) -> Iterator[Advice]:
+    if figures.misses_behind_others and figures.longest_other is not None:
+        other, other_s = figures.longest_other
+        yield advise(
+            "long_neighbor" if names.reserves else "long_neighbor/proxy",
+            other=other,
+            other_s=other_s,
+            parts=names.parts,
+            goal_s=figures.goal_s,
+            option=names.option,
+            to=max(2, figures.work.workers),
+        )
+
+
 def _shared_workers(figures: Figures, names: Names) -> Iterator[Advice]:
-    if figures.waits_for_others:
+    if figures.waits_for_others and not figures.misses_behind_others:
         yield advise(
             "shared_workers",
             queue_s=figures.recent.queue_s,
@@ -264,6 +278,7 @@ ADVICE: dict[str, Callable[[Figures, Names], Iterator[Advice]]] = {
     "split_requests": _split_requests,
     "add_workers": _add_workers,
     "raise_queue": _raise_queue,
+    "long_neighbor": _long_neighbor,
     "shared_workers": _shared_workers,
     "client_deadline": _client_deadline,
     "fixed_window": _fixed_window,

@@ -143,6 +143,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
         counts: the unit of estimates, limits and rates: rows, or their cost.
         goal_ms: the latency goal; None without a goal.
         max_batch_rows: the batch limit, or the policy's if that is lower.
+        workers: the ready workers that may run it: those that it has reserved, or those that others share.
         sentence: a summary of the window; ``waits_for``: what the queue waits for now; ``why_this_size``: the
             reason for the mean batch size; ``why_refused``: the reasons for recent refusals, None without
             any.
@@ -181,6 +182,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     goal_ms: float | None
     max_batch_rows: float
+    workers: int
     state: ApiState
     sentence: str
     waits_for: str

@@ -40,11 +40,14 @@ MANY_REQUESTS = 2
 class Figures:
     """The measurements of one API at one moment. If the API defines a cost, "rows" are units of cost.
 
+    Workers and other APIs are those that share workers with it.
+
     Attributes:
         weighs: True if the API defines a cost.
         streams: True if responses are streamed, without batching.
         others_share: the share of recent worker time that other APIs took.
         busiest_other: the other API that took most time; None without one.
+        longest_other: the other API whose mean batch takes longest, and its seconds; None without one.
         not_ready_reason: why no worker is ready; empty if one is.
         failure: the handler's latest exception, if within the window.
     """
@@ -57,6 +60,7 @@ class Figures:
     streams: bool = False
     others_share: float = 0.0
     busiest_other: str | None = None
+    longest_other: tuple[str, float] | None = None
     draining: bool = False
     not_ready_reason: str = ""
     failure: Failure | None = None
@@ -334,6 +338,14 @@ class Figures:
         if self.busiest_other is None or self.others_share < MOSTLY:
             return False
         return self.recent.queue_s > self.recent.run_s
+
+    @property
+    def misses_behind_others(self) -> bool:
+        """True if requests are late or refused, and would meet the goal but for a batch of another API."""
+        if self.longest_other is None or self.goal_s is None or self.is_out_of_reach:
+            return False
+        is_missed = self.is_late or self.recent.refused_for_load > A_FEW
+        return is_missed and self.longest_other[1] + self.needed_s > self.goal_s
 
     @property
     def _caps_batches(self) -> bool:

@@ -17,6 +17,7 @@ class Names:
         cap, cap_bytes, goal, timeout, window: the settings for the largest batch in rows and bytes, the goal,
             the longest batch and the longest hold; None without such a setting.
         has_cost: True if rows can have a cost.
+        reserves: True if an API can reserve parts.
     """
 
     part: str
@@ -34,6 +35,7 @@ class Names:
     timeout: str
     window: str | None
     has_cost: bool
+    reserves: bool
 
 
 SERVICE = Names(
@@ -52,6 +54,7 @@ SERVICE = Names(
     timeout="the API's timeout",
     window=None,
     has_cost=True,
+    reserves=True,
 )
 PROXY = Names(
     part="concurrent call",
@@ -69,4 +72,5 @@ PROXY = Names(
     timeout="--timeout",
     window="--max-latency",
     has_cost=False,
+    reserves=False,
 )

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from uncork_dispatcher import ApiStats, AsyncDispatcher, ClassStats, Decision, WorkStats
@@ -178,21 +179,29 @@ class ServiceStatus:
         """Yield each API's measurements, the API itself, and its handler's latest exception."""
         source, stats = self.source, {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name, now) for name in stats}
+        sharing = {name: recent[name] for name, one in stats.items() if not one.rules.workers}
         for name, served in source.served_apis().items():
             if name not in stats:
                 continue
-            others = _shares_of_others(name, recent, workers=work.workers)
+            one = stats[name]
+            neighbors = {name: recent[name]} if one.rules.workers else sharing
+            running = [batch for batch in work.running if batch.api in neighbors]
+            own = WorkStats(one.workers, one.idle, running)
+            others = _shares_of_others(name, neighbors, workers=own.workers)
             failure = source.failure(name)
             is_recent = failure is not None and failure.last >= epoch_s - recent[name].seconds
             figures = Figures(
-                stats=stats[name],
+                stats=one,
                 recent=recent[name],
-                work=work,
-                goal_s=self._goal_s(stats[name]),
+                work=own,
+                goal_s=self._goal_s(one),
                 weighs=served.weighs,
                 streams=served.streams,
                 others_share=min(1.0, sum(others.values())),
                 busiest_other=max(others, key=lambda other: others[other], default=None),
+                longest_other=max(
+                    [(other, neighbors[other].run_s) for other in others], key=itemgetter(1), default=None
+                ),
                 draining=draining,
                 not_ready_reason=source.not_ready_reason,
                 failure=failure if is_recent else None,
@@ -243,6 +252,7 @@ def _api(
         policy=stats.rules.policy,
         goal_ms=None if figures.goal_s is None else figures.goal_s * 1000,
         max_batch_rows=figures.cap,
+        workers=stats.workers,
         state=figures.state,
         sentence=sentence(figures, names),
         waits_for=waits_for(figures, names),

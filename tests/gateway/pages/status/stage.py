@@ -96,7 +96,7 @@ class Stage:
     # The dispatcher
 
     def stats(self) -> list[ApiStats]:
-        return [one.stats for one in self._apis]
+        return [one.stats._replace(workers=one.work.workers, idle=one.work.idle) for one in self._apis]
 
     def work(self) -> WorkStats:
         return self._work

@@ -161,6 +161,38 @@ CASES: dict[str, tuple[Names, Figures, dict[str, Any]]] = {
         figures(recent=recent(batches=900, sheds={"queue_full": 2}, rate=50)),
         {"refused": 2, "rate": 50.0, "capacity": 432.43243, "queue_rows": 20000, "queue_bytes": 268435456},
     ),
+    "add_workers, reserved": (
+        SERVICE,
+        figures(
+            stats({"workers": 1}, workers=1),
+            recent=recent(batches=600, each=8, sheds={"deadline": 100}, rate=900),
+        ),
+        {"rate": 900.0, "option": "workers of this API"},
+    ),
+    "long_neighbor": (
+        SERVICE,
+        figures(
+            recent=recent(batches=30, queued_s=0.5, took_s=0.6),
+            others_share=0.9,
+            busiest_other="slow",
+            longest_other=("slow", 2.0),
+        ),
+        {"other": "slow", "other_s": 2.0, "goal_s": 0.3, "option": "--workers", "to": 2},
+    ),
+    "long_neighbor, refused": (
+        SERVICE,
+        figures(
+            recent=recent(batches=30, sheds={"deadline": 10}),
+            work=work(workers=4),
+            longest_other=("slow", 0.295),
+        ),
+        {"other_s": 0.295, "to": 4},
+    ),
+    "long_neighbor, proxy": (
+        PROXY,
+        figures(recent=recent(batches=30, took_s=0.6), longest_other=("slow", 2.0)),
+        {"other": "slow", "other_s": 2.0},
+    ),
     "shared_workers": (
         SERVICE,
         figures(recent=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"),

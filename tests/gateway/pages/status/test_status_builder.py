@@ -72,6 +72,21 @@ def test_time_that_other_apis_take_is_of_the_same_window() -> None:
     assert "other APIs" not in since_now.sentence
 
 
+def test_an_api_with_reserved_workers_has_no_neighbors() -> None:
+    """The other two share a worker: the batches of one take longer than the goal of the other."""
+    late = recent(batches=100, queued_s=1.0, took_s=1.5)
+    reserved = figures(stats({"name": "reserved", "workers": 1}), recent=late)
+    slow = named("slow", recent(batches=20, ran_s=2.0, took_s=2.1), goal_s=60.0)
+    first, *others = Stage(reserved, named("fast", late), slow).document().apis
+
+    codes = [[advice.code for advice in api.advice] for api in (first, *others)]
+    assert ["long_neighbor" in found for found in codes] == [False, True, False]
+    [text] = [advice.text for advice in others[0].advice if advice.code == "long_neighbor"]
+    assert text.startswith("A batch of slow takes 2,000 ms on the same workers")
+    assert "other APIs" not in first.sentence
+    assert first.workers == 1
+
+
 def one(text: str, pattern: str) -> Iterator[tuple[str, ...]]:
     """Yield the groups of each match."""
     for found in re.finditer(pattern, text):

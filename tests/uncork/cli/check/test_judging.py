@@ -221,6 +221,34 @@ def test_what_only_looks_wrong_is_not_found(given: dict[str, Any]) -> None:
     assert [one for one in found(**given) if one[1] != "goal-below-row"] == []
 
 
+@pytest.mark.parametrize(
+    ("goal_ms", "slow_ms", "reserved", "expected"),
+    [
+        (50, 2000, (None, None), {"other": "slow", "other_s": 2.001, "goal_s": 0.05, "to": 4}),
+        (50, 36, (None, None), {}),
+        (50, 2000, (1, None), {}),
+        (50, 2000, (None, 1), {}),
+        (5, 2000, (None, None), {}),
+    ],
+)
+def test_a_long_batch_of_another_api_leaves_no_time(
+    goal_ms: int, slow_ms: int, reserved: tuple[int | None, int | None], expected: dict[str, Any]
+) -> None:
+    """Not with reserved workers, nor if the goal is out of reach anyway; the fast API takes 11 ms."""
+    apis = [
+        ApiFigures(
+            name=name, settings=ApiSettings(mb_max_latency=goal, workers=own), times=times(took, 1, largest=1)
+        )
+        for name, goal, took, own in (
+            ("fast", goal_ms, 10, reserved[0]),
+            ("slow", 60_000, slow_ms, reserved[1]),
+        )
+    ]
+    judged = judge({"": Figures(service="S", plan=Plan(cores=8, workers=4), apis=tuple(apis))})
+    figures = [one.advice.figures for one in judged.all if one.advice.code == "goal-below-neighbor"]
+    assert figures == ([] if not expected else [{**expected, "parts": "workers"}])
+
+
 def test_a_model_that_pads_is_told() -> None:
     sizes = tuple(
         SizeTime(rows=n, median_ms=took, times_ms=(took,) * 3)
