@@ -101,8 +101,7 @@ _LITTLE_GAIN = (
     "check whether the handler loops over rows instead of processing all at once",
 )
 _ABOVE_GOAL = (
-    "a full batch of {cap:{unit}} takes {full_s:ms}, but only {fitting} fit within the goal of "
-    "{goal_s:exact_ms}"
+    "a full batch of {cap:{unit}} takes {full_s:ms}, but the goal of {goal_s:exact_ms} allows only {fitting}"
 )
 _FULL_BATCH = "a full batch of {cap:{unit}} needs {needs:MiB} ({base:MiB}, plus {each:MiB} each), "
 _RAISE_QUEUE = "raise --max-queue-rows ({queue_rows:exact}) or --max-queue-bytes ({queue_bytes:MiB})"
