@@ -142,7 +142,7 @@ def _check_parameters(function: Callable[..., Any]) -> None:
 
 
 class _Failed(NamedTuple):
-    """In place of a result: the exception for the caller."""
+    """The exception that a call raises in place of a result."""
 
     error: Exception
 

@@ -53,7 +53,7 @@ class Api:
     service: str = ""
     """The name of its service."""
     streams: bool = False
-    """Whether it streams its answers; then it does not batch, and its goal does not apply."""
+    """Whether it streams its responses; then it does not batch, and its goal does not apply."""
     counts: str = "rows"
     """Unit of its estimate and limits: rows or cost."""
     estimate: Estimate | None = None

@@ -194,11 +194,11 @@ class ServeOptions(WorkerPortOptions):
         None,
         "Share of the requests that name no version, relative to the other versions of the service.",
         min=0,
-        show_default="the highest version that is ready answers them",
+        show_default="all to the highest version that is ready",
     )
     shadow: bool = option(
         False,
-        "Give the service copies of the requests to its other versions, and drop the answers.",
+        "Give the service copies of the requests to its other versions, and drop the responses.",
         "--shadow",
     )
     max_request_rows: int = option(

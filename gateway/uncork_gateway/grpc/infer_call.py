@@ -14,7 +14,7 @@ class InferCall(UnaryRequest, ApiCall):
         asked = self._method.ask(message)
         route = self._route = asked.route
         if route.streams:
-            raise CallFailed("this model streams its answers; call ModelStreamInfer", Code.UNIMPLEMENTED)
+            raise CallFailed("this model streams its responses; call ModelStreamInfer", Code.UNIMPLEMENTED)
         self._submit(route, self._method.read(asked))
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:

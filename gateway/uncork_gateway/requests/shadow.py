@@ -50,7 +50,7 @@ class ShadowTally(Collector):
             for outcome, count in outcomes.items():
                 counter.add_metric([api, outcome], count)
         yield counter
-        text = "Time from a copy of a request to its answer."
+        text = "Time from a copy of a request to its response."
         histogram = HistogramMetricFamily("uncork_shadow_duration_seconds", text, labels=["api"])
         for api, duration in self.duration.items():
             duration.add_to(histogram, [api])

@@ -105,7 +105,7 @@ class SimulateOptions:
     think_ms: float = option(0.0, "Closed loop: milliseconds that a client pauses in addition.")
     request_ms: float = option(
         0.0,
-        "Closed loop: milliseconds that gateway and clients work on each request. Answers leave at least "
+        "Closed loop: milliseconds that gateway and clients work on each request. Responses leave at least "
         "this far apart.",
     )
     policy: list[str] | None = option(

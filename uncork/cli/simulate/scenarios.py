@@ -122,7 +122,7 @@ def policy_names(given: list[str], *, limit_rows: int) -> list[str]:
 
 
 def whole_traces(cells: list[Cell]) -> int | None:
-    """Return a number of requests that makes whole passes over recorded arrivals: parts have other rates."""
+    """Return a number of requests for whole passes over a recording, whose parts have other rates."""
     if not cells[0].arrivals.startswith(REPLAY):
         return None
     length = len(_trace(cells[0].arrivals))

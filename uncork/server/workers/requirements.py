@@ -1,4 +1,4 @@
-"""What services need of this machine: interpreters and GPUs."""
+"""The requirements of services on this machine: interpreters and GPUs."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -14,7 +14,7 @@ class ReadyFile:
     """Exists while the worker has loaded its model and is connected to a gateway.
 
     Args:
-        path: None for no file. One that is left of an earlier process is removed.
+        path: None for no file. A file left by an earlier process is removed.
 
     Raises:
         OSError: if the file cannot be written.

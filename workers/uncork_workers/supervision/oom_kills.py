@@ -21,7 +21,7 @@ class OomKills:
 
     @classmethod
     def here(cls) -> "OomKills":
-        """Return the count of the cgroup of this process."""
+        """Return the counter of this process's cgroup."""
         try:
             return cls(counter_file(Path("/proc/self/cgroup").read_text(), _CGROUPS))
         except OSError:

@@ -115,7 +115,6 @@ class StreamingCall(PlainCall, ABC):
 
 def _unread() -> CallFailed:
     return CallFailed(
-        f"more than {_MOST_UNSENT_OF_ALL_BYTES} bytes of answers on this connection are unread; "
-        "read them first",
+        f"more than {_MOST_UNSENT_OF_ALL_BYTES} bytes of responses on this connection are unread; read them",
         Code.RESOURCE_EXHAUSTED,
     )

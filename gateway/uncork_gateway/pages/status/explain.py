@@ -148,7 +148,7 @@ def _cause_of_size(figures: Figures, names: Names) -> str:
     """Return the reason for the mean batch size as a clause; empty if it is unknown."""
     recent, rules = figures.recent, figures.stats.rules
     if figures.streams:
-        return "requests with streamed answers run alone"
+        return "requests with streamed responses run alone"
     if not figures.merges:
         is_capped = rules.max_batch_rows == 1
         return f"{names.cap} is 1" if is_capped else f"policy {rules.policy} runs each request alone"

@@ -99,7 +99,7 @@ async def test_answers_end_when_too_much_of_a_connection_is_unread() -> None:
 
     assert len(stream.messages) == 1
     assert stream.code is Code.RESOURCE_EXHAUSTED
-    assert stream.text == "more than 1048576 bytes of answers on this connection are unread; read them first"
+    assert stream.text == "more than 1048576 bytes of responses on this connection are unread; read them"
 
 
 async def test_a_fault_ends_only_its_call(caplog: pytest.LogCaptureFixture) -> None:
