@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.markdown_pages import DOCS
 from tests.uncork.config.asking import options_of
 from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
@@ -41,6 +43,13 @@ def changes(file: Path, before: str, after: str, *flags: str, **environment: str
 def test_the_effect_of_every_setting_is_known() -> None:
     assert EFFECTS.keys() == settings_of(ServeOptions).keys()
     assert set(WITH_NEW_WORKERS) < set(ARGUMENTS)
+
+
+def test_the_reference_lists_what_needs_new_workers() -> None:
+    page = (DOCS / "reference/configuration.md").read_text()
+    [row] = re.findall(r"^\| with new workers \|(.*)$", page, re.MULTILINE)
+    settings = {name for name, effect in EFFECTS.items() if effect is NEW_WORKERS}
+    assert set(re.findall(r"`(\w+)`", row)) == settings | set(WITH_NEW_WORKERS)
 
 
 def test_what_did_not_change_is_no_change(file: Path) -> None:
