@@ -16,6 +16,8 @@ from uncork_loadtests.servers import HOST, BenchError, Server, reserved_port, se
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, numbers_in
 
+CLASS_HEADER = "X-Request-Class"
+
 _SECONDS = 5.0
 _MOST_NAMED = 10
 
@@ -44,6 +46,14 @@ class Padding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RequestClass:
+    """A class of an API's requests, from `/status`."""
+
+    name: str
+    goal_ms: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Api:
     """An API of a running service, from `/status`."""
 
@@ -52,6 +62,8 @@ class Api:
     goal_ms: float | None
     service: str = ""
     """The name of its service."""
+    classes: tuple[RequestClass, ...] = ()
+    """The classes of its requests, the default first; empty if it has one."""
     streams: bool = False
     """Whether it streams its responses; then it does not batch, and its goal does not apply."""
     counts: str = "rows"
@@ -73,7 +85,7 @@ class _Status:
 
 
 class NoSuchApi(Exception):
-    """There is no API at the path, or not only one; the message lists the routes."""
+    """There is no such API or class, or there are several APIs; the message lists them."""
 
 
 @contextlib.contextmanager
@@ -125,11 +137,28 @@ def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
 
 
 def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
-    """Return the plan for an API, with the API's goal and number range where the plan has none."""
-    goal_s = plan.goal_s
-    if goal_s is None and api.goal_ms is not None and not api.streams:
-        goal_s = api.goal_ms / 1000
+    """Return the plan for an API, with its goal and number range where the plan has none.
+
+    The goal is that of the class that the plan's headers name.
+
+    Raises:
+        NoSuchApi: if the API has no such class.
+    """
+    goal_s, goal_ms = plan.goal_s, _goal_ms(api, plan)
+    if goal_s is None and goal_ms is not None and not api.streams:
+        goal_s = goal_ms / 1000
     return fitted(replace(plan, url=server.url(api.route), goal_s=goal_s))
+
+
+def _goal_ms(api: Api, plan: Plan) -> float | None:
+    named = [value for name, value in plan.headers if name.lower() == CLASS_HEADER.lower()]
+    if not named:
+        return api.goal_ms
+    for one in api.classes:
+        if one.name == named[0]:
+            return one.goal_ms
+    has = " and ".join([one.name for one in api.classes]) or "no classes"
+    raise NoSuchApi(f"the API at {api.route} has no class {named[0]!r}; it has {has}")
 
 
 def aimed_at_url(plan: Plan) -> Plan:

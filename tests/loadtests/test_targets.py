@@ -14,6 +14,8 @@ from uncork_loadtests.targets import (
     Estimate,
     NoSuchApi,
     Padding,
+    RequestClass,
+    aimed_at,
     aimed_at_url,
     api_at,
     apis,
@@ -27,6 +29,7 @@ from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
 PREDICT = Api(name="predict", route="/v2/predict", goal_ms=50.0, service="digits")
 RANDOM = RandomRows(shape=(2,))
 ROWS = Payload(random=RANDOM)
+BULK = (("X-Request-Class", "bulk"),)
 BODY = Payload(bodies=(b"1",))
 TELL = Api(name="tell", route="/tell", goal_ms=300.0, service="digits", streams=True)
 
@@ -48,6 +51,20 @@ def test_apis_are_those_of_the_status_page() -> None:
         pytest.raises(BenchError, match=r"it: /status cannot be read: .*missing required field `apis`"),
     ):
         apis(server)
+
+
+def test_the_goal_is_that_of_the_class() -> None:
+    """Of the class that a header names, the first by default; of no class without a goal."""
+    classes = (RequestClass(name="interactive", goal_ms=50.0), RequestClass(name="bulk", goal_ms=None))
+    api = replace(PREDICT, classes=classes)
+    server = Server(name="it", command=(), port=1, pid=0)
+    for headers, goal_s in [((), 0.05), ((("x-request-class", "interactive"),), 0.05), (BULK, None)]:
+        plan = Plan(url="http://host/", payload=BODY, rate=1.0, headers=headers)
+        assert aimed_at(api, plan, server).goal_s == goal_s
+    with pytest.raises(NoSuchApi, match="the API at /v2/predict has no class 'bulk'; it has no classes"):
+        aimed_at(PREDICT, plan, server)
+    with pytest.raises(NoSuchApi, match="'fast'; it has interactive and bulk"):
+        aimed_at(api, replace(plan, headers=(("X-Request-Class", "fast"),)), server)
 
 
 def test_padding_is_that_of_the_status_page() -> None:

@@ -53,6 +53,8 @@ class Cell:
             :func:`~uncork_dispatcher.simulator.lengths.row_lengths`; None: all rows cost the same.
         padding: with lengths: the share of the padding that takes time, as in :class:`ServiceTime`.
         known: with lengths: what the core knows of them.
+        bulk_clients: clients of a closed loop that send requests of the second class, without a goal, in
+            addition; ``bulk_rows``: the rows of each request. 0: there is one class.
         truncated_at: with lengths: rows are truncated to this length, as in :class:`ServiceTime`.
 
     Raises:
@@ -74,6 +76,8 @@ class Cell:
     transport_ms: float = 0.0
     sources: Sources = "clients"
     groups: int = 1
+    bulk_clients: int = 0
+    bulk_rows: float = 1.0
     lengths: str | None = None
     padding: float = 1.0
     known: Known = "costs"
@@ -87,7 +91,7 @@ class Cell:
         if self.intercept_ms + self.slope_ms == 0:
             says = " are both 0: a batch must take some time"
             raise SettingError("intercept_ms", "slope_ms", says=says)
-        for name in ("workers", "limit_rows", "goal_ms", "groups"):
+        for name in ("workers", "limit_rows", "goal_ms", "groups", "bulk_rows"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingError(name, says=f" must be more than 0, got {getattr(self, name):g}")
         if not 0 <= self.padding <= 1:
@@ -114,6 +118,7 @@ class Cell:
             traffic += f" work {self.request_ms:g}" if self.request_ms else ""
         sources = "" if self.sources == "clients" else f" sources {self.sources}"
         groups = f" {self.groups} groups" if self.groups > 1 else ""
+        groups += f" bulk {self.bulk_clients} x {self.bulk_rows:g}" if self.bulk_clients else ""
         lengths = f" {self.lengths} padding {self.padding:g}" if self.lengths is not None else ""
         lengths += f" truncated at {self.truncated_at:g}" if self.truncated_at < math.inf else ""
         transport = f" transport {self.transport_ms:g}" if self.transport_ms else ""

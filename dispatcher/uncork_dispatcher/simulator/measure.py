@@ -42,6 +42,8 @@ class Measured:
         inside_goal: share of the responses that were within the goal; NaN without responses.
         utilisation: share of the workers' time that batches took.
         padding_share: share of the work that was padding; 0 if padding takes no time, NaN without batches.
+        bulk_per_s: rows of the second class in responses, per second. Latencies, responses and shed requests
+            are those of the first class; batches and utilisation include both.
     """
 
     mean_ms: float
@@ -57,6 +59,7 @@ class Measured:
     inside_goal: float
     utilisation: float
     padding_share: float
+    bulk_per_s: float = 0.0
 
     @property
     def shed_share(self) -> float:
@@ -105,6 +108,8 @@ def measure(
             known=cell.known,
             groups=cell.draw_group,
             sources=cell.sources,
+            bulk=Clients(count=cell.bulk_clients) if cell.bulk_clients else None,
+            bulk_rows=cell.bulk_rows,
             transport_s=cell.transport_ms / 1000,
             seed=seed,
         )
@@ -112,7 +117,8 @@ def measure(
     times = traffic
     if isinstance(times, Clients):
         # The arrival of a shed request is unknown; a closed loop without overload has few of them.
-        times = sorted([one.arrival for one in run.answered] + [at for at, _ in run.shed])
+        shed = [at for at, shed in run.shed if shed.request > 0]
+        times = sorted([one.arrival for one in run.answered if not one.bulk] + shed)
     return _read(cell, run, warm_up=warm_up, begin=times[min(warm_up, len(times) - 1)], end=times[-1])
 
 
@@ -139,10 +145,11 @@ def _traffic(cell: Cell, seed: int, count: int, warm_up: int) -> Clients | list[
 def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Measured:
     """Return latencies of the requests since ``begin``, and all else from ``begin`` to ``end``."""
     span = max(end - begin, 1e-9)
-    answered = [one for one in run.answered if one.arrival >= begin]
+    answered = [one for one in run.answered if one.arrival >= begin and not one.bulk]
     batches = [batch for batch in run.batches if begin <= batch.started <= end]
     goal_s = cell.goal_ms / 1000 + 1e-9
-    finished = [one for one in run.answered if begin < one.finish <= end]
+    in_time = [one for one in run.answered if begin < one.finish <= end]
+    finished = [one for one in in_time if not one.bulk]
     work = sum(
         max(0.0, min(batch.started + batch.seconds, end) - max(batch.started, begin)) for batch in run.batches
     )
@@ -169,6 +176,7 @@ def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Me
         inside_goal=(fmean(one.finish - one.arrival <= goal_s for one in answered) if answered else math.nan),
         utilisation=work / (cell.workers * span),
         padding_share=padding / (padding + rows) if batches else math.nan,
+        bulk_per_s=sum([one.length for one in in_time if one.bulk]) / span,
     )
 
 

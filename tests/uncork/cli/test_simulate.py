@@ -72,6 +72,19 @@ def comparison(cell: Cell, **mean_ms: float) -> Comparison:
     return compared(cell, seen, base=next(iter(seen)))
 
 
+def test_a_second_class_has_its_throughput() -> None:
+    """All other numbers are those of the first; by default only cork is simulated, which knows classes."""
+    bulk = ("--load", "0.5", "--goal-ms", "100", "--seeds", "1", "--bulk-clients", "32", "--bulk-rows", "8")
+    output = run(*bulk, *SMALL).output
+    assert "bulk 32 x 8" in output
+    assert "bulk rows/s" in output
+    [cell] = figures(*bulk)["cells"]
+    [(policy, found)] = cell["policies"].items()
+    assert (policy, found["average"]["bulk_per_s"] > 1000, found["average"]["in_goal"]) == ("cork", True, 1.0)
+    assert found["average"]["rows_per_s"] == pytest.approx(cell["rate_per_s"], rel=0.2)
+    assert "bulk" not in run("--load", "0.5", "--policy", "cork", "--seeds", "1", *SMALL).output
+
+
 def test_each_load_gets_a_table_with_ratios_to_release_when_free() -> None:
     """The header is the cell; the base has no ratio; two seeds make an interval."""
     result = run("--load", "0.2,0.8", "--policy", "cork,fixed:0", "--seeds", 2, *SMALL)
@@ -207,6 +220,8 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
         (["--think-ms", "4"], "to use --think-ms, set --clients"),
         (["--request-ms", "0.1"], "to use --request-ms, set --clients"),
         (["--padding", "1"], "to use --padding, set --lengths"),
+        (["--bulk-rows", "4"], "to use --bulk-rows, set --bulk-clients"),
+        (["--bulk-clients", "4", "--policy", "aimd"], "--bulk-clients requires policy cork"),
         (["--lengths", "lognormal:64"], "--lengths must be one of lognormal:MEAN:CV, bimodal:"),
         (
             ["--lengths", "normal:64:1", "--max-batch-size", "9"],

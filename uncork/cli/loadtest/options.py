@@ -1,6 +1,6 @@
 """The options of ``uncork loadtest``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from uncork.cli.loadtest.measuring import require_page
@@ -17,6 +17,7 @@ from uncork.cli.loadtest.traffic_options import LoadOptions
 from uncork.cli.usage import in_options, require_writable
 from uncork.config.option_fields import argument, option
 from uncork_loadtests.servers import words
+from uncork_loadtests.targets import CLASS_HEADER
 from uncork_loadtests.traffic.plan import Plan
 from uncork_loadtests.traffic.tls import Tls
 
@@ -56,6 +57,13 @@ class LoadtestOptions(LoadOptions):
         metavar="FILE",
         show_default="read from --cert",
     )
+    request_class: str | None = option(
+        None,
+        "Class of the requests, of an API with classes. For both, run two load tests at a time.",
+        "--class",
+        metavar="NAME",
+        show_default="the first",
+    )
     policy: str | None = option(None, "Policy of the service.", show_default="set per API, else cork")
     report: Path | None = option(
         None, "Write a self-contained report with charts; the name must end in .html.", metavar="FILE"
@@ -71,8 +79,9 @@ class LoadtestOptions(LoadOptions):
     def plan(self) -> Plan:
         """Return the plan; raise WrongUsage if options contradict each other or a value is wrong."""
         refuse_contradictions(self.given, target=self.target)
+        named = () if self.request_class is None else (f"{CLASS_HEADER}:{self.request_class}",)
         plan = plan_of(
-            self,
+            replace(self, header=[*(self.header or ()), *named]),
             url=self.target if is_url(self.target) else NOWHERE,
             tls=self._tls(),
             **load_fields(

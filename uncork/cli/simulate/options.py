@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uncork.cli.loadtest.measuring import require_page
-from uncork.cli.loadtest.traffic_options import json_option
+from uncork.cli.loadtest.traffic_options import MOST_CLIENTS, json_option
 from uncork.cli.simulate.scenarios import (
     FULL_ROWS,
     LOADS,
@@ -99,6 +99,14 @@ class SimulateOptions:
         metavar="NUMBERS",
         show_default="open loop",
     )
+    bulk_clients: int = option(
+        0,
+        "Clients that send requests of a second class, without a goal, one after the other. The other "
+        "options and numbers concern the first class. Needs policy cork.",
+        min=0,
+        max=MOST_CLIENTS,
+    )
+    bulk_rows: int = option(1, "With --bulk-clients: rows of each of their requests.", min=1)
     round_trip_ms: float = option(
         0.5, "Closed loop: milliseconds from a response to the client's next request."
     )
@@ -143,7 +151,7 @@ class SimulateOptions:
         cells = self._cells()
         job = Job(
             cells=cells,
-            policies=policy_names(self.policy or ["all"], limit_rows=cells[0].limit_rows),
+            policies=policy_names(self._policies, limit_rows=cells[0].limit_rows),
             seeds=range(self.first_seed, self.first_seed + self.seeds),
             requests=self.requests if self.requests is not None else whole_traces(cells),
             processes=self.processes or usable_cores(),
@@ -151,6 +159,10 @@ class SimulateOptions:
         require_page("--plot", self.plot)
         require_writable({"--plot": self.plot, "--json": self.json})
         return job
+
+    @property
+    def _policies(self) -> list[str]:
+        return self.policy or ["cork" if self.bulk_clients else "all"]
 
     def _cells(self) -> list[Cell]:
         model = {
@@ -163,6 +175,8 @@ class SimulateOptions:
             "goal_ms": self.goal_ms,
             "lengths": self.lengths,
             "padding": self.padding,
+            "bulk_clients": self.bulk_clients,
+            "bulk_rows": float(self.bulk_rows),
         }
         if self.clients is None:
             return open_cells(model, self.load, self.arrivals)
@@ -178,6 +192,10 @@ class SimulateOptions:
         given = self.given
         if "padding" in given and "lengths" not in given:
             raise WrongUsage("to use --padding, set --lengths")
+        if "bulk_rows" in given and not self.bulk_clients:
+            raise WrongUsage("to use --bulk-rows, set --bulk-clients")
+        if self.bulk_clients and (self._policies != ["cork"] or self.lengths is not None):
+            raise WrongUsage("--bulk-clients requires policy cork, and rows without --lengths")
         if "clients" in given and (wrong := named(_OF_OPEN, given)):
             raise WrongUsage(f"--clients runs a closed loop and cannot be combined with {wrong}")
         if "clients" not in given and (wrong := named(_OF_CLOSED, given)):

@@ -44,6 +44,8 @@ def _table(comparison: Comparison) -> Table:
     columns = _CLOSED if comparison.cell.clients is not None else _OPEN
     if comparison.cell.lengths is None:
         columns = tuple(column for column in columns if column not in _OF_LENGTHS)
+    if not comparison.cell.bulk_clients:
+        columns = tuple(column for column in columns if column is not _BULK)
     table = plain_table("policy", *(heading for heading, _ in columns), words=["policy"])
     for result in comparison.results:
         table.add_row(result.policy, *(show(comparison, result) for _, show in columns))
@@ -70,6 +72,7 @@ def _ratio(name: str) -> Callable[[Comparison, Result], str]:
 
 _LONG_P99: Column = ("long p99", lambda _, result: _number(result.average.long_p99_ms))
 _PADDING: Column = ("padding %", lambda _, result: percent(result.average.padding_share))
+_BULK: Column = ("bulk rows/s", lambda _, result: _number(result.average.bulk_per_s, 1))
 _OF_LENGTHS = (_LONG_P99, _PADDING)
 _FIGURES: tuple[Column, ...] = (
     ("mean", lambda _, result: _number(result.average.mean_ms)),
@@ -81,6 +84,7 @@ _FIGURES: tuple[Column, ...] = (
     _PADDING,
     ("shed %", lambda _, result: percent(shed_share(result))),
     ("in goal %", lambda _, result: percent(in_goal(result))),
+    _BULK,
 )
 _OPEN: tuple[Column, ...] = (*_FIGURES, ("mean ratio", _ratio("mean")), ("p99 ratio", _ratio("p99")))
 _CLOSED: tuple[Column, ...] = (*_FIGURES, ("rows/s ratio", _ratio("throughput")))
