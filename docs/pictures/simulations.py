@@ -1,13 +1,15 @@
 """Draw the simulations of the explanations again: ``python docs/pictures/simulations.py``.
 
 It runs the commands that a page shows, which take some minutes, and writes open.svg and closed.svg. From some
-cells of ``scripts/bench padding --cold``, it writes cold.svg.
+cells of ``scripts/bench padding --cold``, it writes cold.svg, and from simulations of its own classes.svg.
 """
 
 import json
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from matplotlib import rc_context
@@ -17,10 +19,13 @@ from style import STYLE, headline, line_look, log_across, log_upwards
 
 from benchmarks.padding.cold import SECONDS, cold_cells, cold_starts
 from benchmarks.padding.tables import TRUTHS
+from uncork_dispatcher.simulator import Clients, Scenario, ServiceTime, open_loop, simulate
 from uncork_loadtests.reports.page import BLUE, DARK_GREY, GREEN, PURPLE, SKY_BLUE, VERMILION
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parent / "explanation/dispatcher.md"
+CLASS_LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+CLASS_GOAL_MS = 100.0
 LOOKS = {
     "cork": (VERMILION, "o"),
     "fixed:0": (DARK_GREY, "s"),
@@ -113,8 +118,60 @@ def draw_cold() -> None:
     finish(figure, panels[0], "A fresh gateway: 4 + 0.02 * size ms, 1 worker, 64 clients", "cold.svg")
 
 
+def draw_classes() -> None:
+    figure = Figure(figsize=(9.5, 4.4), layout="constrained")
+    latency, bulk = figure.subplots(1, 2)
+    latency.set_title("interactive requests")
+    latency.set_ylabel("milliseconds")
+    bulk.set_title("bulk")
+    bulk.set_ylabel("rows per second")
+    for label, has_classes in (("two classes", True), ("one queue", False)):
+        colour, mark = LOOKS["cork" if has_classes else "fixed:0"]
+        look = {"color": colour, "marker": mark, **line_look(first=has_classes)}
+        found = [interactive_and_bulk(load, has_classes=has_classes) for load in CLASS_LOADS]
+        p50, p99, rows = zip(*found, strict=True)
+        latency.plot(CLASS_LOADS, p99, label=f"{label}, p99", **look)
+        latency.plot(CLASS_LOADS, p50, label=f"{label}, p50", **look | {"linestyle": (0, (4, 2))})
+        bulk.plot(CLASS_LOADS, rows, **look)
+    latency.axhline(CLASS_GOAL_MS, color=DARK_GREY, linewidth=1)
+    latency.annotate("goal", (CLASS_LOADS[0], CLASS_GOAL_MS), xytext=(0, 3), textcoords="offset points")
+    for axes in (latency, bulk):
+        axes.set_xlabel("interactive load, as a share of the capacity")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+    title = "20 + 0.2n ms, 1 worker, poisson arrivals and 64 clients of bulk with 8 rows each"
+    finish(figure, latency, title, "classes.svg")
+
+
+def interactive_and_bulk(load: float, *, has_classes: bool) -> tuple[float, float, float]:
+    """Return p50 and p99 of the latency of interactive requests in ms, and the rows per second of bulk.
+
+    With one queue, the goal is so long that no request is refused.
+    """
+    service, clients = ServiceTime(intercept_s=0.02, slope_s=0.0002, noise_cv=0.1), Clients(count=64)
+    rate = load * service.capacity(workers=1, limit_rows=256)
+    arrivals = open_loop("poisson", rate=rate, count=round(20 * rate), random_=Random(1))
+    run = simulate(
+        Scenario(
+            service=service,
+            arrivals=arrivals,
+            limit_rows=256,
+            goal_s=CLASS_GOAL_MS / 1000 if has_classes else 60.0,
+            bulk=clients,
+            bulk_rows=8.0,
+            bulk_goal_s=inf if has_classes else None,
+        )
+    )
+    begin, end = arrivals[len(arrivals) // 10], arrivals[-1]
+    measured = [one for one in run.answered if begin <= one.finish <= end]
+    latencies = sorted([1000 * (one.finish - one.arrival) for one in measured if not one.bulk])
+    p50, p99 = (latencies[int(share * len(latencies))] for share in (0.5, 0.99))
+    return p50, p99, sum([one.length for one in measured if one.bulk]) / (end - begin)
+
+
 if __name__ == "__main__":
     with rc_context(STYLE | {"svg.hashsalt": "uncork"}):
         draw_open()
         draw_closed()
         draw_cold()
+        draw_classes()

@@ -93,6 +93,11 @@ def test_wrong_targets_and_certificates_are_told(url: str, arguments: Sequence[s
     assert message in done.stderr
 
 
+def test_a_class_is_a_header() -> None:
+    options = LoadtestOptions(target=URL, clients=1, shape="4", request_class="bulk", header=["a: b"])
+    assert options.plan().headers == (("a", "b"), ("X-Request-Class", "bulk"))
+
+
 def test_a_recording_lasts_as_long_as_it_does(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("5.0\n6.0\n8.5\n")
