@@ -19,6 +19,7 @@ from tests.gateway.stage import RULES, Stage, detail, reason
 from uncork_dispatcher import ApiRules, RequestResult, RequestShed, Submission
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled, codec_of, grouping
+from uncork_gateway.codecs.cost import Cost
 from uncork_gateway.dialects import V2, Native, Rest
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.dialects.inputs import ANY_INPUTS
@@ -378,6 +379,7 @@ class Orders(RuleBasedStateMachine):
         self.gone: list[Asked] = []
         self.tally = ApiTally()
         self.refuses = False
+        self.begun = 0
         self.coalescing = Coalescing(
             self,  # type: ignore[arg-type]
             ApiRules(name="echo", max_queue_requests=6),
@@ -395,6 +397,7 @@ class Orders(RuleBasedStateMachine):
         if self.refuses or client["client_timeout_s"] <= 0:
             raise RequestShed("queue_full")
         submission: Submission[Marshalled, HandlerResult] = payload.submission(waiter, "echo", **client)
+        self.begun += 1
         submission.arrival = self.now
         self.running.append(submission)
         return submission
@@ -412,12 +415,12 @@ class Orders(RuleBasedStateMachine):
     # Events
 
     @rule(key=st.integers(0, 1), timeout=st.sampled_from([1.0, 3.0, 100.0]))
-    def send(self, key: int, timeout: float) -> None:
+    def send(self, key: int, timeout: float, **more: Any) -> None:
         client = OfClient(client_timeout_s=timeout, source=None, flow=None, bulk=False)
         asked = Asked(key, self.now + timeout)
         try:
             asked.request = self.coalescing.submit(
-                self.begin, asked, Marshalled(b"%d" % key, rows=1), (), client
+                self.begin, asked, Marshalled(b"%d" % key, rows=1, **more), (), client
             )
         except RequestShed:
             assert self.refuses
@@ -496,3 +499,33 @@ class Orders(RuleBasedStateMachine):
 
 
 TestOrders = Orders.TestCase
+
+
+class JoinCount:
+    """Takes the place of a span, and counts how often a request joins another."""
+
+    joins = 0
+
+    def set_attribute(self, key: str, value: object) -> None:
+        assert (key, value) == ("uncork.coalesced", True)
+        self.joins += 1
+
+
+def test_times_that_pass_one_after_the_other_cost_no_more_than_their_number() -> None:
+    orders, span, count = Orders(), JoinCount(), 100
+    orders.coalescing.rules = ApiRules(name="echo")
+    for number in range(count):
+        orders.send(key=0, timeout=1 + number / count, span=span)
+    assert (orders.begun, span.joins) == (1, count - 1)
+    for _ in range(2 * count):
+        orders.wait(passed=1 / count, refuses=False)
+    assert all(isinstance(asked.got[0], RequestShed) for asked in orders.waiting)
+    assert (orders.begun, span.joins) == (count, count - 1 + count - 2)
+
+
+def test_a_cost_that_a_reload_has_changed_keeps_requests_apart() -> None:
+    """The handler sees it."""
+    orders = Orders()
+    for cost in (1.0, 1.0, 2.0):
+        orders.send(key=0, timeout=1.0, cost=Cost(cost, cost, [cost]))
+    assert orders.begun == 2
