@@ -25,6 +25,7 @@ BENCHMARKS = {
     "policies": Benchmark("policies", "the policies in declared sets of cells, simulated"),
     "ablation": Benchmark("ablation", "the value of each mechanism of cork, simulated"),
     "classes": Benchmark("classes", "bulk beside requests with a goal, simulated"),
+    "classes-live": Benchmark("classes_live", "classes and groups on a real gateway"),
     "padding": Benchmark("padding.bench", "batches chosen by the lengths of their rows, simulated"),
     "core": Benchmark("core_cost", "the cost of a request in the dispatcher's core, and for a lone client"),
 }
