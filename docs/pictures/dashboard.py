@@ -79,7 +79,6 @@ def guide(browser: Browser) -> None:
             client.start()
         page.wait_for_timeout(LOADED_MS)
         take(page, "dashboard")
-        take(page, "dashboard-dark", "dark")
         ended.set()
         for client in clients:
             client.join()
