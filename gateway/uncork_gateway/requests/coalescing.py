@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -16,6 +17,9 @@ from uncork_gateway.headers import CREDENTIALS, Header
 from uncork_gateway.requests.group_parts import Client, Submitted, cancel
 from uncork_gateway.telemetry.metrics import ApiTally
 
+# If the times of many clients pass one after the other, each costs no more than so many requests.
+_MOST_BEGUN = 2
+
 Begin = Callable[[Waiter[HandlerResult], Marshalled, Client], Submitted]
 """Submits a request to the dispatcher."""
 
@@ -25,36 +29,26 @@ def credentials_of(headers: Sequence[Header]) -> tuple[Header, ...]:
     return tuple([(name.lower(), value) for name, value in headers if name.lower() in CREDENTIALS])
 
 
+@dataclass(slots=True, eq=False)
 class CoalescedRequest:
     """A request of an API that coalesces.
 
     Attributes:
-        began_again: True after a computation has ended without a result for it.
+        key: equal for identical requests.
+        expires_at: when the client gives up.
+        computation: where the request waits; None once it was notified, or has left.
+        began: how often the request has joined or begun a computation.
     """
 
-    __slots__ = (
-        *("arrival", "began_again", "begin", "client", "computation"),
-        *("expires_at", "key", "payload", "waiter"),
-    )
-
-    def __init__(
-        self,
-        begin: Begin,
-        waiter: Waiter[HandlerResult],
-        payload: Marshalled,
-        credentials: Hashable,
-        client: Client,
-        now: float,
-    ) -> None:
-        self.begin = begin
-        self.waiter = waiter
-        self.payload = payload
-        self.client = client
-        self.arrival = now
-        self.expires_at = now + client["client_timeout_s"]
-        self.key = _key(payload, credentials, client)
-        self.computation: Computation | None = None
-        self.began_again = False
+    begin: Begin
+    waiter: Waiter[HandlerResult]
+    payload: Marshalled
+    client: Client
+    key: Hashable
+    arrival: float
+    expires_at: float
+    computation: Computation | None = None
+    began: int = 0
 
     def withdraw(self) -> None:
         """Leave the computation: the client has left."""
@@ -67,26 +61,20 @@ class Computation:
 
     def __init__(self, coalescing: Coalescing, first: CoalescedRequest, now: float) -> None:
         self._coalescing = coalescing
-        self._first = first
+        self.first = first
         self._began = now
         self._requests: dict[CoalescedRequest, None] = {}
         client = first.client.copy()
         client["client_timeout_s"] -= now - first.arrival
         self._submitted = first.begin(self, first.payload, client)
-        self._add(first)
 
-    @property
-    def key(self) -> Hashable:
-        return self._first.key
-
-    def join(self, request: CoalescedRequest) -> bool:
-        """Add a request; return False if it must run by itself, because it cannot wait for this result."""
-        if request.expires_at < self._first.expires_at or not self._coalescing.has_room(request):
-            return False
-        if request.payload.span is not None:
+    def add(self, request: CoalescedRequest) -> None:
+        if request.payload.span is not None and request is not self.first:
             request.payload.span.set_attribute("uncork.coalesced", True)
-        self._add(request)
-        return True
+        request.computation = self
+        self._requests[request] = None
+        self._coalescing.requests += 1
+        self._coalescing.size_bytes += request.payload.size_bytes
 
     def leave(self, request: CoalescedRequest) -> None:
         """Remove a request; after the last, cancel the computation."""
@@ -98,43 +86,40 @@ class Computation:
     # The dispatcher's waiter
 
     def answered(self, answer: RequestResult[HandlerResult]) -> None:
-        for request in self._take():
+        for request, tally in self._take():
             queued_s = max(0.0, answer.queued_s + self._began - request.arrival)
             own = RequestResult(answer.result, answer.batch, queued_s)
             notify("a waiter", request.waiter.answered, own)
-            self._count(request)
+            tally.coalesced += request is not self.first
 
     def failed(self, error: Exception) -> None:
         """Pass the error on. If only the first client's time has passed, the others run without it."""
-        now = self._coalescing.clock()
         reason = error.reason if isinstance(error, RequestShed) else None
-        for request in self._take():
+        now = self._coalescing.clock()
+        for request, tally in self._take():
             if reason == "client_deadline" and request.expires_at > now:
-                self._coalescing.enter_again(request)
+                self._begin_again(request)
                 continue
             notify("a waiter", request.waiter.failed, error)
-            tally = self._count(request)
-            if reason is not None and request is not self._first:
-                tally.sheds[reason] += 1
+            if request is not self.first:
+                tally.coalesced += 1
+                if reason is not None:
+                    tally.sheds[reason] += 1
 
-    def _take(self) -> Iterator[CoalescedRequest]:
-        """End the computation, and yield its requests, except those that leave meanwhile."""
+    def _begin_again(self, request: CoalescedRequest) -> None:
+        try:
+            self._coalescing.enter(request)
+        except RequestShed as error:
+            notify("a waiter", request.waiter.failed, error)
+
+    def _take(self) -> Iterator[tuple[CoalescedRequest, ApiTally]]:
+        """End the computation; yield its requests, except those that leave meanwhile, and their counts."""
         self._coalescing.close(self)
+        tally = self._coalescing.tally_of(self.first.client["bulk"])
         for request in list(self._requests):
             if request in self._requests:
                 self._remove(request)
-                yield request
-
-    def _count(self, request: CoalescedRequest) -> ApiTally:
-        tally = self._coalescing.tally_of(self._first.client["bulk"])
-        tally.coalesced += request is not self._first
-        return tally
-
-    def _add(self, request: CoalescedRequest) -> None:
-        request.computation = self
-        self._requests[request] = None
-        self._coalescing.requests += 1
-        self._coalescing.size_bytes += request.payload.size_bytes
+                yield request, tally
 
     def _remove(self, request: CoalescedRequest) -> None:
         request.computation = None
@@ -185,39 +170,39 @@ class Coalescing:
         Raises:
             RequestShed: if the request was shed at once.
         """
-        request = CoalescedRequest(begin, waiter, payload, credentials, client, self.clock())
-        self._enter(request)
+        key, now = _key(payload, credentials, client), self.clock()
+        request = CoalescedRequest(
+            begin, waiter, payload, client, key, now, expires_at=now + client["client_timeout_s"]
+        )
+        self.enter(request)
         return request
 
-    def enter_again(self, request: CoalescedRequest) -> None:
-        """Submit a request whose computation has ended without a result for it.
+    def enter(self, request: CoalescedRequest) -> None:
+        """Add a request to a computation, or begin one.
 
-        The second time it runs by itself, so that clients whose time passes one after the other cost no more
-        than their number.
+        Raises:
+            RequestShed: if the request was shed at once.
         """
-        is_second, request.began_again = request.began_again, True
-        try:
-            if is_second:
-                Computation(self, request, self.clock())
-            else:
-                self._enter(request)
-        except RequestShed as error:
-            notify("a waiter", request.waiter.failed, error)
-
-    def has_room(self, request: CoalescedRequest) -> bool:
-        """Return True if a request may join another."""
-        size_bytes = self.size_bytes + request.payload.size_bytes
-        return self.requests < self.rules.max_queue_requests and size_bytes <= self.rules.max_queue_bytes
+        computation = self._open.get(request.key)
+        request.began += 1
+        if computation is None or not self._may_join(request, computation):
+            computation = Computation(self, request, self.clock())
+            self._open[request.key] = computation
+        computation.add(request)
 
     def close(self, computation: Computation) -> None:
         """Let no more requests join a computation."""
-        if self._open.get(computation.key) is computation:
-            del self._open[computation.key]
+        if self._open.get(computation.first.key) is computation:
+            del self._open[computation.first.key]
 
-    def _enter(self, request: CoalescedRequest) -> None:
-        known = self._open.get(request.key)
-        if known is None or not known.join(request):
-            self._open[request.key] = Computation(self, request, self.clock())
+    def _may_join(self, request: CoalescedRequest, computation: Computation) -> bool:
+        size_bytes = self.size_bytes + request.payload.size_bytes
+        return (
+            request.expires_at >= computation.first.expires_at
+            and self.requests < self.rules.max_queue_requests
+            and size_bytes <= self.rules.max_queue_bytes
+            and request.began <= _MOST_BEGUN
+        )
 
 
 def _key(payload: Marshalled, credentials: Hashable, client: Client) -> Hashable:

@@ -232,9 +232,12 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield self._requests()
-        yield self._batches_ahead()
-        yield self._coalesced()
         yield self._rows_of_bulk()
+        for name, text, total in _TOTALS:
+            counter = CounterMetricFamily(name, text, labels=["api", "class"])
+            for api, tally, of_class in self._tallies(name):
+                counter.add_metric([api, *of_class], total(tally))
+            yield counter
         for name, text, label, counts in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=["api", label, "class"])
             for api, tally, of_class in self._tallies(name):
@@ -274,20 +277,6 @@ class Metrics(Collector):
             rows.add_metric([api], self._bulk_rows[api])
         return rows
 
-    def _batches_ahead(self) -> Metric:
-        text = "Batches released to a worker while it ran another one."
-        ahead = CounterMetricFamily("uncork_batches_ahead", text, labels=["api"])
-        for api, tally in self._apis.items():
-            ahead.add_metric([api], tally.ahead)
-        return ahead
-
-    def _coalesced(self) -> Metric:
-        text = "Requests that got the response to an identical one, instead of running."
-        coalesced = CounterMetricFamily("uncork_coalesced_requests", text, labels=["api", "class"])
-        for api, tally, of_class in self._tallies("uncork_coalesced_requests"):
-            coalesced.add_metric([api, *of_class], tally.coalesced)
-        return coalesced
-
 
 _COUNTS = (
     *("statuses", "grpc_statuses", "errors", "releases", "endings", "sheds"),
@@ -299,6 +288,14 @@ _BY_CLASS = frozenset(
         *("uncork_requests", "uncork_errors", "uncork_shed", "uncork_coalesced_requests"),
         *("uncork_request_duration_seconds", "uncork_queue_wait_seconds"),
     }
+)
+_TOTALS: tuple[tuple[str, str, Callable[[ApiTally], float]], ...] = (
+    ("uncork_batches_ahead", "Batches released to a worker while it ran another one.", lambda api: api.ahead),
+    (
+        "uncork_coalesced_requests",
+        "Requests that got the response to an identical one, instead of running.",
+        lambda api: api.coalesced,
+    ),
 )
 _COUNTERS: tuple[tuple[str, str, str, Callable[[ApiTally], Counter[Any]]], ...] = (
     ("uncork_errors", "5xx responses, without shed requests, by status.", "status", lambda api: api.errors),
