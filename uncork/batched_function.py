@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -23,7 +23,7 @@ from uncork_dispatcher import (
 from uncork_dispatcher.jobs import results_fault
 from uncork_dispatcher.tasks import is_being_cancelled
 from uncork_workers.process.batches.bisection import Bisection
-from uncork_workers.wire.schema import ApiSettings, DefinitionError, is_count
+from uncork_workers.wire.schema import ApiDescription, ApiSettings, DefinitionError, first_goal, is_count
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,7 +35,9 @@ _MOST_CONCURRENT = 10_000
 
 def batched(
     *misplaced: object,
-    mb_max_latency: float = 300,
+    mb_max_latency: float | None = None,
+    classes: Mapping[str, float | None] | None = None,
+    class_of: Callable[[Any], str] | None = None,
     mb_max_batch_size: int = 1000,
     policy: str = "cork",
     timeout: float = 60,
@@ -53,7 +55,9 @@ def batched(
         vector = await embed("hello")
 
     Args:
-        mb_max_latency: latency goal in milliseconds.
+        mb_max_latency: latency goal in milliseconds, 300 by default.
+        classes: two classes of items with goals of their own, instead of ``mb_max_latency``, as for ``@api``.
+        class_of: returns the name of an item's class; required with ``classes``.
         mb_max_batch_size: most items in one call of the function.
         policy: when to release a batch, as for ``@api``.
         timeout: seconds that a batch may take before it is cancelled.
@@ -81,8 +85,13 @@ def batched(
         )
     if group_by is not None and not callable(group_by):
         raise DefinitionError(f"@batched: group_by must be a function of an item, got {group_by!r}")
+    if (classes is None) != (class_of is None) or (class_of is not None and not callable(class_of)):
+        raise DefinitionError(
+            "@batched: classes requires class_of, a function that returns the class of an item, "
+            f"got {class_of!r}"
+        )
     settings = ApiSettings(
-        mb_max_latency=mb_max_latency,
+        mb_max_latency=first_goal("@batched", mb_max_latency, classes),
         mb_max_batch_size=mb_max_batch_size,
         policy=policy,
         timeout=timeout,
@@ -94,10 +103,18 @@ def batched(
             raise TypeError(f"@batched must decorate an async function, got {function!r}")
         _check_parameters(function)
         name = function.__qualname__
-        settings.check(name)
+        description = ApiDescription(
+            name=name,
+            route="/",
+            input={},
+            settings=settings,
+            classes=None if classes is None else dict(classes),
+        )
+        description.check()
         rules = ApiRules(
             name=name,
-            goal_s=mb_max_latency / 1000,
+            goal_s=settings.mb_max_latency / 1000,
+            bulk_goal_s=description.bulk_goal_s,
             max_batch_rows=mb_max_batch_size,
             policy=policy,
             timeout_s=timeout,
@@ -108,7 +125,10 @@ def batched(
         @functools.wraps(function)
         async def call(item: T) -> R:
             group = None if group_by is None else _group_of(group_by(item))
-            answer = await mine.dispatcher().call(rules.name, item, source=mine.caller(), group=group)
+            bulk = class_of is not None and _is_bulk(class_of(item), description.class_names)
+            answer = await mine.dispatcher().call(
+                rules.name, item, source=mine.caller(), group=group, bulk=bulk
+            )
             result = answer.result
             if not isinstance(result, _Failed):
                 return result
@@ -128,6 +148,13 @@ def _group_of(value: Hashable) -> Hashable:
     except TypeError:
         raise TypeError(f"@batched: group_by must return a hashable value, got {value!r}") from None
     return type(value), value
+
+
+def _is_bulk(name: str, names: tuple[str, str] | None) -> bool:
+    assert names is not None
+    if name not in names:
+        raise ValueError(f"@batched: class_of must return {' or '.join(map(repr, names))}, got {name!r}")
+    return name == names[1]
 
 
 def _check_parameters(function: Callable[..., Any]) -> None:

@@ -490,3 +490,41 @@ async def test_a_group_that_cannot_be_had_is_the_callers_error() -> None:
     assert await echo({"group": 1}) == {"group": 1}
     with pytest.raises(DefinitionError, match="group_by must be a function of an item, got 'language'"):
         batched(group_by="language")  # type: ignore[arg-type]
+
+
+async def test_items_of_the_first_class_go_first() -> None:
+    """Bulk rides behind them, although it came before; nothing but its class says which is which."""
+    lists: list[list[str]] = []
+
+    @batched(classes={"user": 1000, "job": None}, class_of=lambda item: item.rstrip("0123456789"))
+    async def echo(items: list[str]) -> list[str]:
+        lists.append(items)
+        await asyncio.sleep(0.1)
+        return items
+
+    items = ["job1", "job2", "user3"]
+    first = asyncio.ensure_future(echo("user0"))
+    await asyncio.sleep(0.05)
+    assert await asyncio.gather(first, *map(echo, items)) == ["user0", *items]
+    assert lists == [["user0"], ["user3", "job1", "job2"]]
+    with pytest.raises(ValueError, match="@batched: class_of must return 'user' or 'job', got 'guest'"):
+        await echo("guest")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"classes": {"a": 1, "b": 2}}, "classes requires class_of"),
+        ({"class_of": str}, "classes requires class_of"),
+        ({"classes": {"a": 1, "b": 2}, "class_of": "kind"}, "class_of, a function .* got 'kind'"),
+        ({"classes": {"a": 2, "b": 1}, "class_of": str}, "the goals of classes must rise"),
+        ({"classes": {"a": 1, "b": 2}, "class_of": str, "mb_max_latency": 9}, "exclude each other"),
+        ({"classes": {"a": 1, "b": 2}, "class_of": str, "policy": "none"}, "classes require policy 'cork'"),
+    ],
+)
+def test_classes_that_cannot_be_meant_are_refused(arguments: dict[str, Any], says: str) -> None:
+    async def echo(items: list[Any]) -> list[Any]:
+        return items
+
+    with pytest.raises(DefinitionError, match=says):
+        batched(**arguments)(echo)

@@ -16,8 +16,8 @@ from uncork_workers.wire.schema import (
     DefinitionError,
     ErrorFormat,
     ServiceDescription,
-    check_classes,
     check_route,
+    first_goal,
     group_sources,
     not_for_streams,
     wrong_value,
@@ -160,7 +160,7 @@ def api(
         if streams:
             _check_stream(name, policy, output=output, warmup=warmup)
         settings = ApiSettings(
-            mb_max_latency=_first_goal(name, mb_max_latency, classes),
+            mb_max_latency=first_goal(name, mb_max_latency, classes),
             mb_max_batch_size=mb_max_batch_size,
             mb_max_batch_bytes=mb_max_batch_bytes,
             policy=policy,
@@ -199,19 +199,6 @@ def api(
         return handler
 
     return decorate
-
-
-def _first_goal(api: str, mb_max_latency: float | None, classes: object) -> float:
-    if classes is None:
-        return ApiSettings().mb_max_latency if mb_max_latency is None else mb_max_latency
-    if mb_max_latency is not None:
-        raise DefinitionError(
-            f"API {api!r}: classes and mb_max_latency exclude each other; remove mb_max_latency, the goal of "
-            "the first class replaces it"
-        )
-    check_classes(api, classes)
-    goal_ms: float = next(iter(classes.values()))  # type: ignore[attr-defined]
-    return goal_ms
 
 
 def _as_tuple(values: Any) -> Any:

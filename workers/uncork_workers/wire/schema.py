@@ -308,6 +308,24 @@ def check_classes(api: str, classes: object) -> None:
         )
 
 
+def first_goal(api: str, mb_max_latency: float | None, classes: object) -> float:
+    """Return the goal of an API's requests, or of the first of its ``classes``, in milliseconds.
+
+    Raises:
+        DefinitionError: if the classes are wrong, or both are given.
+    """
+    if classes is None:
+        return ApiSettings().mb_max_latency if mb_max_latency is None else mb_max_latency
+    if mb_max_latency is not None:
+        raise DefinitionError(
+            f"API {api!r}: classes and mb_max_latency exclude each other; remove mb_max_latency, the goal of "
+            "the first class replaces it"
+        )
+    check_classes(api, classes)
+    goal_ms: float = next(iter(classes.values()))  # type: ignore[attr-defined]
+    return goal_ms
+
+
 def _may_have(schema: Mapping[str, Any], field: str, root: Mapping[str, Any]) -> bool:
     """Return whether a JSON schema allows objects with this field; unknown keywords allow anything."""
     reference = schema.get("$ref", "")
