@@ -211,12 +211,14 @@ def _key(payload: Marshalled, credentials: Hashable, client: Client) -> Hashable
     Everything is compared that the worker gets, so no choice of values makes different requests equal. An
     error message may name a place in the client's body, so its layout is compared too.
     """
-    locate = payload.locate
+    locate, note = payload.locate, payload.note
     return (
         replace(payload, cost=NO_COST, note=None, span=None, locate=None),
         tuple(payload.cost.of_rows),
         getattr(locate, "func", locate),
         getattr(locate, "args", ()),
+        tuple([(tensor.name, tensor.form) for tensor in getattr(note, "inputs", ())]),
+        getattr(note, "typed", False),
         credentials,
         client["flow"],
         client["bulk"],

@@ -116,8 +116,8 @@ API = ApiDescription(name="echo", route="/", input={"kind": "json"}, group_by="h
 GROUPED: dict[str, Any] = {"codec": codec_of(API), "grouping": grouping(API)}
 
 
-def v2(**more: Any) -> bytes:
-    tensor = {"name": "x", "datatype": "INT64", "shape": [1, 1], "data": [1]}
+def v2(*, name: str = "x", data: Any = (1,), **more: Any) -> bytes:
+    tensor = {"name": name, "datatype": "INT64", "shape": [1, 1], "data": data}
     return msgspec.json.encode({"inputs": [tensor], **more})
 
 
@@ -162,6 +162,8 @@ def of_v2() -> Coalesced:
         (of_table, (b'{"a":1,"b":2}',), (b'[{"a":1,"b":2}]',)),
         (of_v2, (v2(parameters={"beams": 1}),), (v2(parameters={"beams": 2}),)),
         (of_v2, (v2(parameters={"beams": 1}),), (v2(),)),
+        (of_v2, (v2(data=[[1]]),), (v2(),)),
+        (of_v2, (v2(name="secret"),), (v2(),)),
         (of_v2, (v2(parameters={"binary_data_output": True}),), (v2(),)),
         (
             lambda: Coalesced(input={"kind": "raw", "accepts": ["*"]}),

@@ -12,9 +12,11 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.grpc.call_stage import (
     STREAM_INFER,
     CallStage,
+    InferRequest,
     StreamResponse,
     calls,
     numbers,
+    raw,
     trailer,
     values,
 )
@@ -102,6 +104,20 @@ async def test_identical_calls_run_once(tmp_path: Path) -> None:
         responses = [StreamResponse.FromString(each).infer_response for each in streamed.messages]
         assert [response.id for response in responses] == ["three"] * 3
         assert await sample(stage, "uncork_coalesced_requests_total") == 4
+
+
+async def test_calls_whose_errors_would_differ_do_not_join(tmp_path: Path) -> None:
+    """Typed and raw values are the same rows, but errors name the place of a value in the message."""
+    async with calls(tmp_path, coalescing()) as stage:
+        request = InferRequest(model_name="fake", raw_input_contents=[raw(1)])
+        request.inputs.add(name="x", datatype="INT64", shape=[1])
+        streams = [stage.ask(sent)[1] for sent in (numbers(1), request.SerializeToString(), numbers(1))]
+        batch, _ = await stage.worker.batch()
+        assert len(batch.rows) == 2
+        stage.worker.answer(batch, [b"10", b"10"])
+        for stream in streams:
+            await stream.end()
+            assert stream.code == Code.OK
 
 
 async def test_the_limits_are_those_of_the_queue(tmp_path: Path) -> None:
