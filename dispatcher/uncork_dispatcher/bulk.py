@@ -38,7 +38,7 @@ _SHARE = 0.05
 # A batch with bulk takes no longer than so many batches of the first class alone.
 _CYCLES = 10.0
 # Rows that arrive during a full batch; with fewer, bulk gets full batches.
-_FEW_ARRIVALS = 0.1
+FEW_ARRIVALS = 0.1
 
 
 def longest_wait_s(goal_s: float, rate: float, estimate: Estimate) -> float:
@@ -71,7 +71,7 @@ def most_cycles_s(
 ) -> float:
     """Return how long a batch may take so that more rows would still gain bulk a tenth."""
     rho = rate * estimate.slope_s / workers
-    if rate * estimate.seconds(limit_rows) <= _FEW_ARRIVALS or rho >= 1:
+    if rate * estimate.seconds(limit_rows) <= FEW_ARRIVALS or rho >= 1:
         return math.inf
     return _CYCLES * (estimate.intercept_s + transport_s) / (1 - rho)
 

@@ -21,11 +21,14 @@ MARGIN = 0.02
 """The margin of deadlines as a share of the goal, for errors of the estimate."""
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
-HoldReason = Literal["balance", "returns", "goal", "next", "window", "quarantine", "host", "class"]
+HoldReason = Literal[
+    "balance", "returns", "goal", "next", "window", "quarantine", "host", "class", "neighbor"
+]
 """Why requests are held although a worker is idle. The policy holds to keep batches even, for clients to
 return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
 holds quarantined requests while one of them is retried, a lost batch until a worker of another host is
-idle, and both until another worker can run other requests, and bulk until there is room for it."""
+idle, and both until another worker can run other requests, bulk until there is room for it, and a long batch
+while it would take the last idle worker from APIs with shorter goals."""
 
 
 class Numbers(Protocol):

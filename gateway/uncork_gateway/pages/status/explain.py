@@ -101,7 +101,9 @@ def waits_for(figures: Figures, names: Names) -> str:
         return "The queued requests are about to run."
     left_s = max(0.0, stats.holding.seconds)
     most = f" for up to {ms(left_s)} more" if left_s < math.inf else ""
-    return _HOLDS[stats.holding.reason].format(most=most, policy=_window(figures, names))
+    return _HOLDS[stats.holding.reason].format(
+        most=most, policy=_window(figures, names), part=names.part, apis=names.apis
+    )
 
 
 def _next_free(figures: Figures) -> str:
@@ -129,6 +131,7 @@ _HOLDS: dict[HoldReason, str] = {
     "window": "The policy holds the queue{most}, as long as {policy} allows.",
     "quarantine": "The queued requests lost their worker. They run again while another serves the rest.",
     "host": "The queued requests lost their worker. They wait{most} for a worker on another host.",
+    "neighbor": "The queued requests leave the last idle {part} to {apis} with shorter goals{most}.",
     "class": "The queued bulk waits{most} for room that the goal of the first class leaves.",
 }
 

@@ -76,6 +76,10 @@ CASES: dict[str, tuple[Names, Figures]] = {
         SERVICE,
         queued(holding=Holding(1.7, "host")),
     ),
+    "a long batch": (
+        SERVICE,
+        queued(holding=Holding(13.4, "neighbor")),
+    ),
     "bulk": (
         SERVICE,
         queued(holding=Holding(0.4, "class")),
