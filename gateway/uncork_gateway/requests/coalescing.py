@@ -190,6 +190,11 @@ class Coalescing:
             self._open[request.key] = computation
         computation.add(request)
 
+    def start_over(self, rules: ApiRules) -> None:
+        """Take the limits of a service that has been loaded again, and join no request to older code's."""
+        self.rules = rules
+        self._open.clear()
+
     def close(self, computation: Computation) -> None:
         """Let no more requests join a computation."""
         if self._open.get(computation.first.key) is computation:

@@ -165,7 +165,7 @@ class Apis:
         for api in offer.service.apis:
             self._batching.metrics.set_classes(api.name, api.class_names)
             if (coalescing := self._batching.coalescing(api)) is not None:
-                coalescing.rules = prepared.rules[api.name]
+                coalescing.start_over(prepared.rules[api.name])
         self.in_force = {api.name: api for api in offer.service.apis}
         self._old_routes += self._routes
         self._routes = [*offer.routes.values()]

@@ -96,6 +96,16 @@ async def test_a_result_is_not_kept() -> None:
     assert (on.ran, on.coalesced) == ([b"[1]", b"[1]"], 0)
 
 
+async def test_a_request_to_code_loaded_again_does_not_get_the_result_of_older_code() -> None:
+    on = Coalesced()
+    other = await on.occupy()
+    tasks = [other, await on.send(b"[1]")]
+    on.coalescing.start_over(RULES)
+    tasks += [await on.send(b"[1]"), await on.send(b"[1]")]
+    assert {reply.body for reply in (await on.replies(*tasks))[1:]} == {b"[1]"}
+    assert (on.ran, on.coalesced) == ([b"[1]", b"[1]"], 1)
+
+
 async def test_each_reply_has_its_own_time_in_the_queue() -> None:
     on = Coalesced()
     other = await on.occupy()
