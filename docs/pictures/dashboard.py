@@ -1,23 +1,20 @@
-"""Photograph the dashboard: for docs/guides/dashboard.md idle and loaded; for the README with 256 clients.
+"""Photograph the dashboard: idle for docs/guides/dashboard.md, with 256 clients for it and the README.
 
 Needs Debian's chromium. Run it from anywhere, on an otherwise idle machine:
 
     python docs/pictures/dashboard.py         # all pictures
-    python docs/pictures/dashboard.py load    # only the README's
+    python docs/pictures/dashboard.py load    # only those with clients
 """
 
 from __future__ import annotations
 
 import io
-import random
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
-import httpx
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -29,9 +26,7 @@ UNCORK = [sys.executable, "-m", "uncork"]
 OPTIONS = ["--workers", "2", "--host", "127.0.0.1"]
 EXAMPLE = ROOT / "examples" / "digits"
 DIGITS = [*UNCORK, "serve", f"{EXAMPLE / 'service.py'}:Digits", *OPTIONS]
-CLIENTS = 8
-LOADED_MS = 120_000
-# Of the README: a model that sleeps, because two cores have no room for a model, the gateway and 256 clients.
+# A model that sleeps, because two cores have no room for a model, the gateway and 256 clients.
 # It stands for one on a GPU.
 SLEEP = [
     *("env", "PEER_INTERCEPT_MS=60", "PEER_SLOPE_MS=0.3", *UNCORK),
@@ -44,16 +39,8 @@ REDRAWN_MS = 2_500
 ARGUMENTS = ("--no-sandbox", "--disable-background-networking", "--disable-component-update")
 
 
-def send(url: str, ended: threading.Event) -> None:
-    """Send images with pauses until the event."""
-    with httpx.Client(trust_env=False) as client:
-        while not ended.wait(random.expovariate(25)):
-            client.post(url, json=[random.randrange(17) for _ in range(64)])
-
-
-def take(page: Page, name: str, scheme: str = "light", part: Any = None) -> None:
+def take(page: Page, name: str, part: Any = None) -> None:
     """Write a picture of the page or a part; with few colors, a palette makes the file a third as large."""
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.wait_for_timeout(REDRAWN_MS)
     picture = Image.open(io.BytesIO(page.screenshot(full_page=True, clip=part))).convert("RGB")
     picture.quantize(256, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
@@ -65,41 +52,30 @@ def open_page(browser: Browser, url: str) -> Page:
     return page
 
 
-def guide(browser: Browser) -> None:
-    """Take the pictures of the guide: idle, then loaded."""
-    ended = threading.Event()
+def idle(browser: Browser) -> None:
+    """Take the picture of a service without requests."""
     subprocess.run([sys.executable, str(EXAMPLE / "train.py")], check=True)
     with serve("uncork", command=DIGITS) as server:
-        page = open_page(browser, server.url("/dashboard"))
-        take(page, "dashboard-idle")
-        clients = [
-            threading.Thread(target=send, args=(server.url("/predict"), ended)) for _ in range(CLIENTS)
-        ]
-        for client in clients:
-            client.start()
-        page.wait_for_timeout(LOADED_MS)
-        take(page, "dashboard")
-        ended.set()
-        for client in clients:
-            client.join()
+        take(open_page(browser, server.url("/dashboard")), "dashboard-idle")
 
 
 def load(browser: Browser) -> None:
-    """Take the picture of the README, under a load test."""
+    """Take the pictures under a load test: the whole page, and its top for the README."""
     with serve("uncork", command=SLEEP) as server:
         page = open_page(browser, server.url("/dashboard"))
         with subprocess.Popen([*UNCORK, "loadtest", server.url("/predict"), *MANY]) as loading:
             page.wait_for_timeout(MANY_MS)
+            take(page, "dashboard")
             take(page, "dashboard-load", part=TOP)
             loading.wait()
 
 
 def main() -> None:
-    """Take the pictures, in two minutes each for the guide and the README."""
+    """Take the pictures, in two minutes."""
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
         if sys.argv[1:] != ["load"]:
-            guide(browser)
+            idle(browser)
         load(browser)
         browser.close()
 
