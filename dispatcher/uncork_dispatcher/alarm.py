@@ -18,9 +18,6 @@ from contextlib import suppress
 
 _NONBLOCK = os.O_NONBLOCK
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
-_ABSOLUTE = 1  # TFD_TIMER_ABSTIME
-# An alarm that is due within this time is always set to the exact time.
-_FAR_S = 0.1
 
 
 def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.monotonic) -> Alarm:
@@ -57,7 +54,8 @@ class Timer:
         """Fire at ``at`` instead of the time set before; the timer may also fire once before ``at``."""
         # Timeouts of batches are far away and rarely happen: one useless alarm costs less than setting it
         # for each.
-        if at == self._alarm_at or at > self._alarm_at > now + _FAR_S:
+        # An alarm that is due within 0.1 s is always set to the exact time.
+        if at == self._alarm_at or at > self._alarm_at > now + 0.1:
             return
         self._alarm_at = at
         self._alarm.set(at, now)
@@ -100,7 +98,8 @@ class FileAlarm:
             value.seconds = max(0, int(when_s))
             # All zeros would disarm the timer.
             value.nanoseconds = max(1, int(when_s % 1 * 1e9))
-        self._library.timerfd_settime(self._file, _ABSOLUTE, self._reference, None)
+        absolute = 1  # TFD_TIMER_ABSTIME
+        self._library.timerfd_settime(self._file, absolute, self._reference, None)
 
     def close(self) -> None:
         if self._file >= 0:

@@ -24,15 +24,6 @@ MOST_SPREAD = 3.0
 """With several workers, no batch is sent ahead if the time of the batch before it has a standard deviation of
 more than this many times the transport. In simulations, 5 and more increased tail latencies."""
 
-# Clients begin to take turns if turns should save this share of the time, and continue while turns save the
-# smaller share: groups that form and dissolve again and again gain nothing.
-_GAIN_TO_BEGIN = 0.05
-_GAIN_TO_CONTINUE = 0.02
-# Fewer requests in a group are not worth a batch of their own.
-_FEWEST_REQUESTS = 4
-# Sums of costs are not exact.
-_ROUNDING = 1e-6
-
 
 class ClosedLoop(NamedTuple):
     """The clients of an API that wait for their responses, when a batch has just ended.
@@ -63,14 +54,16 @@ def group_rows(loop: ClosedLoop, *, limit_rows: float, take_turns: bool) -> floa
     number of requests is odd, one is left over for the next group.
     """
     rows = loop.rows / loop.workers
-    requests = math.floor(rows / loop.mean_rows / 2 + _ROUNDING)
+    # Sums of costs are not exact.
+    requests = math.floor(rows / loop.mean_rows / 2 + 1e-6)
     away_s, half_away_s = loop.returns.group_s(rows) if rows > 0 else (0.0, 0.0)
-    if not away_s or rows > limit_rows or requests < _FEWEST_REQUESTS:
+    if not away_s or rows > limit_rows or requests < 4:
         return math.inf
     half_s, transport_s = loop.estimate.seconds(rows / 2), loop.transport_s
     together_s = loop.estimate.seconds(rows) + transport_s + away_s
     is_certain = loop.workers == 1 or loop.estimate.spread * half_s <= MOST_SPREAD * transport_s
     between_s = 0.0 if loop.sends_ahead and is_certain else transport_s
     in_turns_s = max(2 * (half_s + between_s), half_s + transport_s + half_away_s)
-    gain = _GAIN_TO_CONTINUE if take_turns else _GAIN_TO_BEGIN
+    # Groups that form and dissolve again and again gain nothing, so less gain is enough to continue.
+    gain = 0.02 if take_turns else 0.05
     return requests * loop.mean_rows if in_turns_s < (1 - gain) * together_s else math.inf

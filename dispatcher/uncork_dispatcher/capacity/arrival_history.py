@@ -13,10 +13,6 @@ HISTORY_S = 300.0
 """How far back the history goes."""
 
 _AVERAGED_S = 5.0
-# A change of the arrival rate that is over within this time counts as a burst, a longer one as another rate.
-_SHORT_S = 2.0
-# Fewer counts say too little about bursts.
-_LEAST_PAIRS = 20
 # The mean of a squared standard normal number if the largest tenth is left out: 0.561 / 0.9.
 _KEPT = 0.9
 _MEAN_OF_KEPT = 0.623
@@ -84,9 +80,11 @@ class ArrivalHistory:
         found = sorted(
             (rows_1 / seconds_1 - rows_2 / seconds_2) ** 2 * seconds_1 * seconds_2 / (rows_1 + rows_2)
             for (seconds_1, rows_1), (seconds_2, rows_2) in pairwise(intervals)
-            if max(seconds_1, seconds_2) <= _SHORT_S and rows_1 + rows_2 > 0
+            # A change that is over within 2 s counts as a burst, a longer one as another rate.
+            if max(seconds_1, seconds_2) <= 2.0 and rows_1 + rows_2 > 0
         )
-        if len(found) < _LEAST_PAIRS:
+        # Fewer counts say too little about bursts.
+        if len(found) < 20:
             return 1.0
         return max(1.0, fmean(found[: round(_KEPT * len(found))]) / _MEAN_OF_KEPT)
 

@@ -25,7 +25,6 @@ from uncork_dispatcher.learning.estimator import Estimate
 LOOK_S = 5.0
 """Seconds between two calls of :meth:`Autoscaler.look`."""
 
-_HEADROOM = 1.2
 _RECENT_S = 60.0
 _DOWN_S = 30.0
 
@@ -121,7 +120,7 @@ class _Api:
         """Return the load to plan for: the highest of the last ``seconds`` seconds, with headroom."""
         return Load(
             api=name,
-            rate_rows=_HEADROOM * self.history.highest_rate(seconds),
+            rate_rows=1.2 * self.history.highest_rate(seconds),
             # The spread of an estimate is that of about ten batches: it varies more than the need.
             estimate=demand.estimate._replace(spread=fmean(self.spreads)),
             goal_s=demand.goal_s,

@@ -57,17 +57,8 @@ MOST_WORKERS = 4096
 """The largest result of :func:`workers_needed`."""
 
 _Z99 = 2.33
-# The same for the rows of a batch, and how many more than on average are in the batch of an average row.
-_Z99_ROWS = 3.0
-_ROWS_SEEN = 1.25
-# The share of the workers' time that full batches may take.
-_FULL = 0.98
 # With more spread, only this share of the goal is planned for.
-_SAFE_SPREAD = 0.15
 _SAFE_SHARE = 0.6
-# With goals below this multiple of what a request takes alone the number grows without bound.
-_REACH = 1.1
-_PRECISION = 1e-4
 
 ScalingLimit = Literal["goal", "throughput", "goal_out_of_reach"]
 """What decides the number of workers. ``goal``: the goal, which keeps batches small. ``throughput``: the
@@ -176,9 +167,10 @@ class _Demand:
         variance = math.log1p(load.estimate.spread**2)
         self._slow_share = math.exp(_Z99 * math.sqrt(variance) - variance / 2) - 1
         """How much longer than on average the slowest percent of batches take, as a share of the average."""
-        self._scatters = load.estimate.spread > _SAFE_SPREAD
+        self._scatters = load.estimate.spread > 0.15
         self._most_rows = max(load.limit_rows, load.smallest_rows)
-        self._least_work = self._work_of(self._most_rows) / _FULL
+        # Full batches may take 98 % of the time of the workers.
+        self._least_work = self._work_of(self._most_rows) / 0.98
         goal_s, reach_s = load.goal_s - load.transport_s, self._reach_s()
         self._in_reach = goal_s >= reach_s
         self.goal_s = max(goal_s, reach_s)
@@ -215,7 +207,7 @@ class _Demand:
             return high
         if not is_within_goal(low):
             return low if finds_idle else 0.0
-        while high - low > _PRECISION * low:
+        while high - low > 1e-4 * low:
             rows = (low + high) / 2
             if is_within_goal(rows):
                 low = rows
@@ -226,9 +218,10 @@ class _Demand:
     def _is_within_goal(self, rows: float, gap_s: float, dispersion: float) -> bool:
         """Return True if 99 % of the rows meet the goal with batches of ``rows`` rows on average."""
         estimate = self.load.estimate
-        seen_s = estimate.seconds(min(self._most_rows, rows + _ROWS_SEEN * dispersion))
+        # The batch of an average row has 1.25 times the dispersion more rows than an average batch.
+        seen_s = estimate.seconds(min(self._most_rows, rows + 1.25 * dispersion))
         slow_s = seen_s * self._slow_share
-        large_s = _Z99_ROWS * estimate.slope_s * math.sqrt(rows * dispersion)
+        large_s = 3.0 * estimate.slope_s * math.sqrt(rows * dispersion)
         if gap_s + seen_s + math.hypot(slow_s, large_s) > self.goal_s:
             return False
         return not self._scatters or gap_s + self._planned_s(rows) <= _SAFE_SHARE * self.goal_s
@@ -238,7 +231,8 @@ class _Demand:
         slowest_s = self.alone_s * (1 + self._slow_share)
         if self._scatters:
             slowest_s = max(slowest_s, self._planned_s(self.load.smallest_rows) / _SAFE_SHARE)
-        return _REACH * slowest_s
+        # With a goal closer to what a request takes alone, the number grows without bound.
+        return 1.1 * slowest_s
 
     def _planned_s(self, rows: float) -> float:
         """Return the time of a large batch: the 99th percentile of sizes around a mean of ``rows``."""

@@ -9,20 +9,6 @@ from copy import copy
 
 from uncork_dispatcher.learning.returns import Returns
 
-_WINDOW_S = 0.5
-# Capacity is judged by the higher of the rates over a short and this longer time.
-_SLOW_S = 5.0
-# Within this share of the window nothing is forgotten: many requests arrive at the same time.
-_GRAIN = 1e-4
-# The weight of a new request in the average rows of a request.
-_FRESH_REQUEST = 0.01
-# The first arrivals count as if they had taken at least this long.
-_LEAST_S = 0.05
-# A key with half of the arrivals is always among so many latest keys.
-_MOST_KEYS = 32
-# After this many windows the time before the first arrival does not count.
-_SETTLED_WINDOWS = 40.0
-
 
 class ArrivalRate:
     """Rows per second, averaged over about the last ``window_s`` seconds with exponential forgetting.
@@ -31,11 +17,14 @@ class ArrivalRate:
     50 arrivals would mistake such a burst for the rate of the traffic.
     """
 
-    def __init__(self, window_s: float = _WINDOW_S) -> None:
+    def __init__(self, window_s: float = 0.5) -> None:
         self._window_s = window_s
-        self._grain_s = _GRAIN * window_s
-        self._settled_s = _SETTLED_WINDOWS * window_s
-        self._least_share = min(1.0, _LEAST_S / window_s)
+        # Within this share of the window nothing is forgotten: many requests arrive at the same time.
+        self._grain_s = 1e-4 * window_s
+        # After this many windows the time before the first arrival does not count.
+        self._settled_s = 40.0 * window_s
+        # The first arrivals count as if they had taken at least 50 ms.
+        self._least_share = min(1.0, 0.05 / window_s)
         self._rows = 0.0
         self._started = math.inf
         self._updated = -math.inf
@@ -67,7 +56,8 @@ class Traffic:
         self.mean_rows = 0.0
         """Rows (or cost) of an average request, over about the last hundred; 0 before the first."""
         self._rate = ArrivalRate()
-        self._slow_rate = ArrivalRate(_SLOW_S)
+        # Capacity is judged by the higher of the rates over a short and this longer time.
+        self._slow_rate = ArrivalRate(5.0)
         self.new_clients = ArrivalRate()
         """The rate of arrivals from clients that were not expected back."""
         self.returns = Returns()
@@ -82,7 +72,7 @@ class Traffic:
         """Count a request of ``rows`` rows, of a returning client or a new one."""
         mean = self.mean_rows
         if rows != mean:
-            self.mean_rows = mean + _FRESH_REQUEST * (rows - mean) if mean else rows
+            self.mean_rows = mean + 0.01 * (rows - mean) if mean else rows
         self._rate.arrived(rows, now)
         self._slow_rate.arrived(rows, now)
 
@@ -152,7 +142,8 @@ class ApiTraffic:
             return self.all
         if len(keys) == 1:
             self.all = self.all.counted()
-        elif len(keys) == _MOST_KEYS:
+        # A key with half of the arrivals is always among so many latest keys.
+        elif len(keys) == 32:
             keys.popitem(last=False)
         own = keys[key] = Traffic()
         return own

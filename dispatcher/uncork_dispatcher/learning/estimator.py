@@ -32,9 +32,6 @@ from uncork_dispatcher.learning.line import keep_up_rows, rows_within
 _EARNED_BATCHES = 5
 # ... and only up to this multiple of the largest batch seen: the line is not trusted far outside.
 EARNED_REACH = 2.0
-# Until two sizes have been seen, nothing separates slope from intercept; the slope has this share then.
-_PRIOR_SLOPE_PER_INTERCEPT = 0.1
-_FORGET = 0.95
 _WEIGHT_FLOOR = 0.01
 _MEMORY = 0.1
 # A measurement beyond this multiple of the prediction counts as this multiple: one hiccup of 60 times
@@ -245,7 +242,7 @@ class BatchTimeEstimator:
     def _remember(self, rows: float, seconds: float, *, is_profile: bool = False) -> None:
         self._batches += 1
         for other in self._sizes.values():
-            other.weight = max(_WEIGHT_FLOOR, other.weight * _FORGET)
+            other.weight = max(_WEIGHT_FLOOR, other.weight * 0.95)
         place = _size_class(rows)
         size = self._sizes.get(place)
         if size is None:
@@ -282,7 +279,8 @@ class BatchTimeEstimator:
         """Return intercept and slope of the current line, scaled to pass through the only known size."""
         intercept, slope, *_ = self.estimate
         if intercept + slope <= 0:
-            intercept, slope = 1.0, _PRIOR_SLOPE_PER_INTERCEPT
+            # Until two sizes have been seen, nothing separates slope from intercept.
+            intercept, slope = 1.0, 0.1
         scale = seconds / (intercept + slope * rows)
         return intercept * scale, slope * scale
 

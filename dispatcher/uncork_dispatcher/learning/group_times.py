@@ -9,13 +9,8 @@ from __future__ import annotations
 
 import math
 
-# The weight of a new group in a mean, and the multiple of the mean to which its time is limited.
-_FRESH = 0.1
-_OUTLIER = 2.0
 # Sizes share a mean if they differ by less than about a twentieth.
 _SIZES_PER_DOUBLING = 8
-# The time of a size that has not been seen follows from one that is at most so many sizes away.
-_NEAR = 4
 
 
 class GroupTimes:
@@ -33,8 +28,8 @@ class GroupTimes:
         size = _size(rows)
         mean, seen = self._means.get(size, (0.0, 0))
         if seen:
-            seconds = min(seconds, _OUTLIER * mean)
-        self._means[size] = mean + max(_FRESH, 1 / (seen + 1)) * (seconds - mean), seen + 1
+            seconds = min(seconds, 2.0 * mean)
+        self._means[size] = mean + max(0.1, 1 / (seen + 1)) * (seconds - mean), seen + 1
 
     def whole_and_half(self, rows: float) -> tuple[float, float]:
         """Return the seconds for a group of ``rows`` rows and for half of it; zeros if neither is known.
@@ -51,7 +46,7 @@ class GroupTimes:
     def _seen(self, rows: float) -> float | None:
         """Return the seconds for ``rows`` rows in proportion to the nearest size; None if none is near."""
         size = _size(rows)
-        for distance in range(_NEAR + 1):
+        for distance in range(5):
             for near in (size + distance, size - distance):
                 if near in self._means:
                     mean, _ = self._means[near]

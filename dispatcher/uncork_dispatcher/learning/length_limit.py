@@ -12,13 +12,7 @@ from collections.abc import Sequence
 
 # Lines are fitted to this many of the last batches, whenever half of them are new.
 _KEPT = 64
-# The limit changes if the squared error falls below this share. A limit must halve the error without limit:
-# times that grow less than linearly look a little like truncation.
-_CLEAR = 0.8
-_BETTER = 0.5
 _NEGLIGIBLE_ERROR = 0.01**2
-# A limit must lie below the longest row of this many of the batches.
-_ABOVE = 4
 # Limits that are tried lie this factor apart.
 _STEP = math.sqrt(2)
 
@@ -51,9 +45,11 @@ class LengthLimit:
         """Return the limit that explains the times of the last batches best."""
         errors = {limit: self._error(limit) for limit in (*self._candidates(), self.length, math.inf)}
         best = min(errors, key=lambda limit: errors[limit])
-        if errors[best] >= _CLEAR * errors[self.length]:
+        if errors[best] >= 0.8 * errors[self.length]:
             return self.length
-        return best if errors[best] < _BETTER * errors[math.inf] else math.inf
+        # A limit must halve the error without limit: times that grow less than linearly look a little like
+        # truncation.
+        return best if errors[best] < 0.5 * errors[math.inf] else math.inf
 
     def batches(self) -> list[tuple[float, float]]:
         """Return (padded size, seconds) of each of the last batches, with the limit applied."""
@@ -69,7 +65,8 @@ class LengthLimit:
         """Return the limits to try: powers of √2 within the lengths of the last batches."""
         lengths = sorted([longest for _, longest, _ in self._batches])
         first = math.ceil(math.log(lengths[0], _STEP) - 1e-9)
-        end = math.ceil(math.log(lengths[-_ABOVE], _STEP) - 1e-9)
+        # A limit must lie below the longest row of four of the batches.
+        end = math.ceil(math.log(lengths[-4], _STEP) - 1e-9)
         return [_STEP**power for power in range(first, end)]
 
 

@@ -18,18 +18,8 @@ from typing import Literal, NamedTuple
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
 from uncork_dispatcher.learning.length_limit import LengthLimit
 
-# Batches with less padding than this share do not tell the measures apart.
-_TELLING = 0.05
-# Body bytes are learned from when a batch has this share of padding, or when the bytes per row of batches
-# differ from their average by this share.
-_TELLING_BYTES = 0.25
-# Body bytes are learned from in every batch until this many have been compared, then in one of so many: two
-# more estimators triple the cost of learning.
-_ALL = 100
-_SAMPLED = 8
 # Errors are averaged over this many telling batches, and compared after the first few.
 _COMPARED = 40
-_FIRST_COMPARED = 5
 # One hiccup must not decide, nor the difference between two predictions that are as good as exact.
 _LARGEST_ERROR = 1.0
 _NEGLIGIBLE_ERROR = 0.01**2
@@ -173,7 +163,8 @@ class Measures:
             self._tell_apart(size)
         # Without costs, empty bodies have no length to learn from.
         if self.compares and min(size[: len(self._by)]) > 0 and self._learns_lengths():
-            if not self.has_costs or abs(size.padded - size.rows) > size.rows * _TELLING:
+            # Batches with less padding do not tell the measures apart.
+            if not self.has_costs or abs(size.padded - size.rows) > size.rows * 0.05:
                 self._compare(size, seconds)
             for place in range(1, len(self._by)):
                 self._by[place].observe(size[place], seconds)
@@ -213,11 +204,12 @@ class Measures:
         usual = self._bytes_per_row or per_row
         self._bytes_per_row = usual + _FRESH_RATIO * (per_row - usual)
         most = max(size.padded / size.size_bytes, per_row / usual, usual / per_row)
-        return most > 1 + _TELLING_BYTES
+        return most > 1.25
 
     def _learns_lengths(self) -> bool:
         """Return True if the lengths in this batch should be learned from."""
-        sampled = self._compared < _ALL or self._batches % _SAMPLED == 0
+        # Two more estimators triple the cost of learning, so after 100 comparisons one batch in 8 is enough.
+        sampled = self._compared < 100 or self._batches % 8 == 0
         return self.has_costs or self.in_force != _ROWS or sampled
 
     def _tell_apart(self, size: BatchSize) -> None:
@@ -242,7 +234,7 @@ class Measures:
         missed = [min(math.log(seconds / each) ** 2, _LARGEST_ERROR) for each in predicted]
         for place, error in enumerate(missed):
             self._errors[place] += share * (error - self._errors[place])
-        if self._compared < _FIRST_COMPARED:
+        if self._compared < 5:
             # After padding was dropped, the first batches mix all lengths. If the model does pad, they take
             # far longer than predicted.
             if self.has_costs and not self.pads and missed[_ROWS] == _LARGEST_ERROR > missed[_PADDED]:

@@ -12,19 +12,14 @@ from itertools import accumulate
 
 GONE_S = 2.0
 """A client that has not returned after this many seconds is not expected any more."""
-_SHORTEST_S = 50e-6
-_RATIO = 1.15
 # Weight of an observation relative to the one before: the last 350 or so have half of the total weight.
 _FRESHER = 1.002
-_MOST_WEIGHT = 1e9
-# The most delays that are counted at once: their weights stay far below the largest float.
-_MANY = 256
 
 
 def _edges() -> list[float]:
-    edges = [0.0, _SHORTEST_S]
+    edges = [0.0, 50e-6]
     while edges[-1] < GONE_S:
-        edges.append(edges[-1] * _RATIO)
+        edges.append(edges[-1] * 1.15)
     return edges
 
 
@@ -49,7 +44,8 @@ class ReturnDelays:
     def observe(self, delay_s: float) -> None:
         """Learn that a client returned after ``delay_s`` seconds."""
         self._new.append(delay_s)
-        if len(self._new) >= _MANY:
+        # Delays that are counted at once have weights far below the largest float.
+        if len(self._new) >= 256:
             self._count()
 
     def observe_none(self) -> None:
@@ -127,7 +123,7 @@ class ReturnDelays:
         """Set the weight of the next observation; scale all weights down before they get too large."""
         self._cumulated = []
         self._weight = weight
-        if weight > _MOST_WEIGHT:
+        if weight > 1e9:
             self._weights = [each / weight for each in self._weights]
             self._never /= weight
             weights, delays, squares = self._moments

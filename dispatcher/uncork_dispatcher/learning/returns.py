@@ -15,16 +15,6 @@ from itertools import islice
 from uncork_dispatcher.learning.group_times import GroupTimes
 from uncork_dispatcher.learning.return_delays import GONE_S, ReturnDelays
 
-# Most clients that are remembered, and most groups of clients answered together that a forecast looks at.
-_MOST_SOURCES = 50_000
-_MOST_GROUPS = 6
-# Most groups that may be away at one moment: two for each of eight workers, and some with stragglers.
-_MOST_AWAY = 20
-# Smaller groups do not show how long a group stays away.
-_FEWEST_CLIENTS = 4
-# A group is back when no more than this share of its clients is missing.
-_STRAGGLERS = 0.02
-
 
 @dataclass(slots=True, eq=False)
 class _Group:
@@ -87,7 +77,8 @@ class ReturnForecast:
         """
         since = self._now - 2 * self._group_times.latest_s
         rows = 0.0
-        for group in islice(reversed(self._groups), _MOST_AWAY):
+        # Two for each of eight workers, and some with stragglers.
+        for group in islice(reversed(self._groups), 20):
             if group.answered_at < since:
                 break
             rows += group.rows
@@ -106,7 +97,7 @@ class ReturnForecast:
         if self._due is None:
             total = self._delays.total
             self._due = []
-            for group in islice(reversed(self._groups), _MOST_GROUPS):
+            for group in islice(reversed(self._groups), 6):
                 age = self._now - group.answered_at
                 back = self._delays.returned_within(age)
                 self._due.append((age, group.rows / (total - back) if total > back else 0.0, back))
@@ -138,8 +129,10 @@ class Returns:
             group.rows += rows
         if group.clients:
             self._groups[group] = None
-            if len(group.clients) >= _FEWEST_CLIENTS:
-                group.all_rows, group.stragglers = group.rows, int(_STRAGGLERS * len(group.clients))
+            # Smaller groups do not show how long a group stays away.
+            if len(group.clients) >= 4:
+                # The group is back when no more than 2 % of its clients are missing.
+                group.all_rows, group.stragglers = group.rows, int(0.02 * len(group.clients))
         self._give_up(now)
 
     def arrived(self, source: Hashable, now: float) -> bool:
@@ -172,7 +165,7 @@ class Returns:
         """Stop expecting clients that were answered more than 2 s ago; the oldest, if too many are away."""
         while self._groups:
             oldest = next(iter(self._groups))
-            if now - oldest.answered_at < GONE_S and len(self._sources) <= _MOST_SOURCES:
+            if now - oldest.answered_at < GONE_S and len(self._sources) <= 50_000:
                 break
             for source in list(oldest.clients):
                 self._leave(source)

@@ -9,14 +9,6 @@ from operator import lt
 from uncork_dispatcher.learning.measures import BatchSize, Measures, Rows
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 
-# Transport is averaged over about the last ten batches; a transport up to this is never an outlier.
-_FRESH_TRANSPORT = 0.1
-_SHORT_TRANSPORT_S = 0.001
-# The allowance for transport in deadlines changes by this share of the goal at least.
-_ALLOWANCE_STEP = 0.002
-# A goal counts as within reach again when the smallest request takes this share of it.
-_WITHIN_REACH = 0.9
-
 
 class ServiceModel:
     """Predicts the batch times of one API, and whether its goal can be met."""
@@ -114,13 +106,14 @@ class ServiceModel:
             transport_s -= chunk_s
         if not was_ahead:
             # A stall of this process must not count for long.
-            transport_s = max(0.0, min(transport_s, 4 * self.transport_s + _SHORT_TRANSPORT_S))
+            # A transport of up to 1 ms is never an outlier.
+            transport_s = max(0.0, min(transport_s, 4 * self.transport_s + 0.001))
             self._transports += 1
             # The first few count equally: under load most batches may soon go ahead, and show nothing.
-            share = max(_FRESH_TRANSPORT, 1 / self._transports)
+            share = max(0.1, 1 / self._transports)
             self.transport_s += share * (transport_s - self.transport_s)
         # In steps: deadlines that move with every batch would not come in the order of arrival.
-        if abs(self.transport_s - self.allowance_s) > _ALLOWANCE_STEP * self._goal_s:
+        if abs(self.transport_s - self.allowance_s) > 0.002 * self._goal_s:
             self.allowance_s = self.transport_s
         self._update_estimate()
 
@@ -141,7 +134,8 @@ class ServiceModel:
         """Return the seconds of the smallest request if the goal has just gone out of reach, else None."""
         needed_s = self.smallest_s + self.transport_s
         if self._out_of_reach:
-            self._out_of_reach = needed_s > _WITHIN_REACH * self._goal_s
+            # Within reach again once the smallest request takes less than 90 % of the goal.
+            self._out_of_reach = needed_s > 0.9 * self._goal_s
             return None
         self._out_of_reach = needed_s > self._goal_s and self.estimate.earned_rows > 0
         return needed_s if self._out_of_reach else None

@@ -14,7 +14,6 @@ from bisect import bisect_left, insort
 # A worker's factor is used after this many of its batches; the average covers about the last 1/_MEMORY.
 _EARNED_BATCHES = 5
 _MEMORY = 0.1
-_LEAST_DIFFERENCE = 0.1
 # The limit of a measurement's distance from the average, as a logarithm: a factor of 2, as for estimates.
 _OUTLIER = math.log(2.0)
 
@@ -62,7 +61,7 @@ class SpeedFactors:
             self._sum += log
             insort(self._ordered, log)
         if self._earned:
-            self._noise = max(_LEAST_DIFFERENCE, 2.0 * spread * math.sqrt(_MEMORY / (2.0 - _MEMORY)))
+            self._noise = max(0.1, 2.0 * spread * math.sqrt(_MEMORY / (2.0 - _MEMORY)))
         self._compare()
 
     def forget(self, worker: int) -> None:

@@ -24,9 +24,6 @@ import math
 
 from uncork_dispatcher.policies.base import BatchDone, Policy, Release, View, register
 
-_STEP_ROWS = 1.0
-_BACK_OFF = 0.9
-
 
 class AimdPolicy(Policy):
     """Additive increase and multiplicative decrease of a cap on rows, as described above."""
@@ -49,10 +46,10 @@ class AimdPolicy(Policy):
         """Raise or lower the cap."""
         if done.seconds > self._goal_s:
             if done.rows <= self.limit_rows:
-                self._cap = max(1.0, _BACK_OFF * self._cap)
+                self._cap = max(1.0, 0.9 * self._cap)
         # As large as the cap allowed: one more request of the same size would not have fitted.
         elif done.rows + done.rows / done.requests > self.limit_rows:
-            self._cap = min(self._most_rows, self._cap + _STEP_ROWS)
+            self._cap = min(self._most_rows, self._cap + 1.0)
         self.limit_rows = int(self._cap)
 
 

@@ -27,11 +27,6 @@ from statistics import fmean, linear_regression
 
 from uncork_dispatcher.policies.base import BatchDone, Hold, Policy, Release, View, register
 
-_TICK_S = 0.001
-_DECAY = 0.95
-_BATCHES = 50
-_REFIT_S = 5.0
-
 
 class CorkClassicPolicy(Policy):
     """BentoML's inequality, as described above."""
@@ -41,7 +36,7 @@ class CorkClassicPolicy(Policy):
 
     def __init__(self, *, limit_rows: int) -> None:
         super().__init__(limit_rows=limit_rows)
-        self._batches: deque[BatchDone] = deque(maxlen=_BATCHES)
+        self._batches: deque[BatchDone] = deque(maxlen=50)
         self._fitted_at = -math.inf
         self._slope_s = 0.0
         self._queued_s = 0.0
@@ -50,7 +45,7 @@ class CorkClassicPolicy(Policy):
         """Release when the inequality no longer holds."""
         if view.full:
             return Release(self.limit_rows, "full")
-        patience_s = _DECAY * self._queued_s / view.requests - _TICK_S - self._slope_s
+        patience_s = 0.95 * self._queued_s / view.requests - 0.001 - self._slope_s
         until = view.newest + patience_s
         if until <= view.now:
             return Release(self.limit_rows, "not_worth_waiting")
@@ -59,7 +54,7 @@ class CorkClassicPolicy(Policy):
     def observe(self, done: BatchDone) -> None:
         """Remember the batch; fit again if the last fit is at least 5 s old."""
         self._batches.append(done)
-        if done.now - self._fitted_at < _REFIT_S:
+        if done.now - self._fitted_at < 5.0:
             return
         self._fitted_at = done.now
         self._slope_s = max(1e-6, _slope(self._batches))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 
-# Deadlines are counted in steps of this share of the goal: none lies further ahead than the goal.
-_STEPS = 64
-
 
 class DueRows:
     """The rows and requests of a queue by deadline, in steps of 1/64 of the goal."""
@@ -43,4 +40,5 @@ class DueRows:
         return rows, requests
 
     def _step(self, deadline: float) -> int:
-        return math.floor(deadline / self.goal_s * _STEPS)
+        # No deadline lies further ahead than the goal.
+        return math.floor(deadline / self.goal_s * 64)

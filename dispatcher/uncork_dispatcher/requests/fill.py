@@ -10,9 +10,6 @@ from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.requests.lengths import Lengths, padded_count
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
-# Of a queue with other lengths, a batch looks at this many of the most urgent requests.
-_LOOKED_AT = 256
-
 
 class Fill:
     """A batch that is being filled. It takes at least one request, and no more than its limits allow.
@@ -92,7 +89,8 @@ class Fill:
         shortest, longest = 0.0, math.inf
         if self._lengths is not None:
             shortest, longest = self._lengths
-            turns = islice(turns, _LOOKED_AT)
+            # Of a queue with other lengths, a batch looks at the most urgent requests only.
+            turns = islice(turns, 256)
         for entry in turns:
             if shortest <= entry.length <= longest and not self._take(entry):
                 break

@@ -19,9 +19,6 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry
 
-# Where lengths matter, about this many batches are compared; their first requests are evenly spread.
-_COMPARED = 32
-
 
 class Choice(NamedTuple):
     """Skip the ``skipped`` most urgent requests, then take up to ``rows`` rows."""
@@ -79,7 +76,8 @@ def largest_mixed_batch(
     best = Choice(0, limit_rows)
     most, left = 0.0, sum([entry.count for entry in entries])
     tried = min(most_skipped + 1, len(entries))
-    step = math.ceil(tried / _COMPARED)
+    # Where lengths matter, about 32 batches are compared; their first requests are evenly spread.
+    step = math.ceil(tried / 32)
     for skipped in range(0, tried, step):
         fits = min(estimate.rows_within(entries[skipped].deadline - now), limit_rows)
         if fits >= entries[skipped].rows:

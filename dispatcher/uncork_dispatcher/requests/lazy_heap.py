@@ -8,9 +8,6 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# A heap is rebuilt when its removed entries outnumber the others by more than this.
-_SLACK = 64
-
 
 class LazyHeap(Generic[T]):
     """The members of a mapping, each with a time, the earliest first.
@@ -29,7 +26,7 @@ class LazyHeap(Generic[T]):
 
     def push(self, at: float, key: int) -> None:
         """Add the mapping's member ``key``, with the time ``at``."""
-        if len(self._times) > 2 * len(self._members) + _SLACK:
+        if len(self._times) > 2 * len(self._members) + 64:
             self._times = [each for each in self._times if each[1] in self._members]
             heapq.heapify(self._times)
         heapq.heappush(self._times, (at, key))

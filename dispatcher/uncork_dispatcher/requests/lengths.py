@@ -7,9 +7,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# Sums whose ratio is below this are equal.
-_EXACT = 1e-9
-
 
 class Lengths(NamedTuple):
     """An interval of lengths, both ends included."""
@@ -56,7 +53,7 @@ def row_lengths(
         length = allowed[min(bisect_left(allowed, longest), len(allowed) - 1)]
     padded = count * length
     # Rows of equal lengths have no padding, in whatever order their costs were added up.
-    return count, longest, length, rows if abs(padded - rows) <= _EXACT * rows else padded
+    return count, longest, length, rows if abs(padded - rows) <= 1e-9 * rows else padded
 
 
 def padded_count(count: float, allowed: Sequence[int]) -> float:

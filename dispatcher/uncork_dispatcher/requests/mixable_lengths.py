@@ -18,8 +18,6 @@ from uncork_dispatcher.requests.queue import Entry
 
 SAMPLE = 32
 """How many of the most urgent requests the choice considers."""
-# Padding of this share of a batch is never worth a split.
-_TOLERANCE = 0.05
 
 _by_length = attrgetter("length")
 
@@ -61,7 +59,8 @@ def mixable_lengths(
         size = more_count * top
         scale = min(share, limit / size, most_rows / more_count)
         accepted = spare * ((high - low + 1) * scale - 1) if each else spare
-        if (padding + more) * scale > accepted + _TOLERANCE * size * scale:
+        # Padding of 5 % of a batch is never worth a split.
+        if (padding + more) * scale > accepted + 0.05 * size * scale:
             break
         padding, count, longest = padding + more, more_count, top
         if shorter <= longer:

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from uncork_dispatcher.requests.queue import RequestQueue, Retry
 
-# A heap is rebuilt when its outdated items outnumber the others by more than this.
-_SLACK = 64
 # The policy decides about so many queues, the oldest, whenever something has happened.
 _FRONT = 16
 
@@ -35,7 +33,7 @@ class QueueHeap:
         if filed is not None and filed[0] == at:
             return
         self._filed[number] = at, queue
-        if len(self._heap) > 2 * len(self._filed) + _SLACK:
+        if len(self._heap) > 2 * len(self._filed) + 64:
             self._heap = [(each_at, each) for each, (each_at, _) in self._filed.items()]
             heapq.heapify(self._heap)
         else:

@@ -20,12 +20,7 @@ BATCHES = 300
 MOST_REQUESTS = 200_000
 """The most requests that measure a cell."""
 
-# So that 20 of them are slower than the 99th percentile.
-_LEAST_REQUESTS = 2_000
 _MOST_LOAD = 5.0
-# On/off traffic has its load only on average over whole cycles of two phases of 400 ms.
-_CYCLE_S = 0.8
-_CYCLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,10 +210,12 @@ def requests_to_measure(cell: Cell, *, batches: int = BATCHES) -> int:
     count = _bounded(batches * cell.workers * rows * max(1.0, cell.load))
     if cell.arrivals != "onoff":
         return count
-    cycle = cell.rate * _CYCLE_S
-    cycles = max(_CYCLES, math.ceil(count / cycle))
+    # On/off traffic has its load only on average over whole cycles of two phases of 400 ms.
+    cycle = cell.rate * 0.8
+    cycles = max(3, math.ceil(count / cycle))
     return round(cycle * min(cycles, max(1, math.floor(MOST_REQUESTS / cycle))))
 
 
 def _bounded(count: float) -> int:
-    return round(min(max(count, _LEAST_REQUESTS), MOST_REQUESTS))
+    # With 2000 requests, 20 are slower than the 99th percentile.
+    return round(min(max(count, 2_000), MOST_REQUESTS))

@@ -18,7 +18,6 @@ RELEASE_WHEN_FREE = "fixed:0"
 
 # 97.5th percentile of Student's t distribution with 1, 2, ... 10 degrees of freedom.
 _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_NORMAL_975 = 1.959964
 
 
 class Ratio(NamedTuple):
@@ -113,7 +112,7 @@ def student_t_975(freedom: int) -> float:
     """Return the 97.5th percentile of Student's t with ``freedom`` degrees of freedom, ±0.001."""
     if freedom <= len(_T_975):
         return _T_975[freedom - 1]
-    z = _NORMAL_975
+    z = 1.959964
     # Cornish and Fisher's expansion around the normal distribution.
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96

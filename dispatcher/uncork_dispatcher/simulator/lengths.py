@@ -17,8 +17,6 @@ Known = Literal["costs", "totals", "bytes", "nothing"]
 ``totals``: the total cost of a request, but not its number of rows. ``bytes``: no costs, but body sizes, with
 about one byte per unit of length. ``nothing``: only the number of rows."""
 LENGTHS = ("lognormal:MEAN:CV", "bimodal:SHORT:LONG:SHARE", "constant:LENGTH")
-# Variation of the bytes for one unit of length.
-_BYTES_CV = 0.2
 # Coefficient of variation around each of the two lengths of a bimodal distribution.
 _BIMODAL_CV = 0.2
 # With more, the mean of any simulated number of lengths differs from the true one.
@@ -54,7 +52,7 @@ class RowLengths:
 
 def body_bytes(length: float, random_: random.Random) -> int:
     """Draw the bytes of a body with one row of this length."""
-    return max(1, round(length * random_.lognormvariate(0, _BYTES_CV)))
+    return max(1, round(length * random_.lognormvariate(0, 0.2)))
 
 
 @lru_cache

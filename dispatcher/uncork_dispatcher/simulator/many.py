@@ -23,10 +23,6 @@ ALL_POLICIES = tuple(
 )
 """The names of all policies; ``fixed`` with three waits."""
 
-# Tasks submitted to each process in advance.
-_AHEAD = 4
-# How long Ctrl-C may be delayed between results.
-_INTERRUPT_WITHIN_S = 0.2
 
 Task = tuple[Cell, str, int]
 
@@ -82,7 +78,7 @@ def _measure_all(
         waiting: dict[Future[Measured], Task] = {}
         left = iter(tasks)
         while True:
-            for task in islice(left, _AHEAD * processes - len(waiting)):
+            for task in islice(left, 4 * processes - len(waiting)):
                 with _interrupt_later():  # because this may start a process
                     waiting[pool.submit(measure, *task, batches=batches, requests=requests)] = task
             if not waiting:
@@ -90,7 +86,8 @@ def _measure_all(
             # An interrupt inside wait() may leave a future locked. The thread that fails the futures of ended
             # processes would then wait for that lock, and this one for the thread.
             with _interrupt_later():
-                done, _ = wait(waiting, timeout=_INTERRUPT_WITHIN_S, return_when=FIRST_COMPLETED)
+                # A timeout, so that Ctrl-C is handled between results.
+                done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
             for future in done:
                 yield waiting.pop(future), future.result()
 

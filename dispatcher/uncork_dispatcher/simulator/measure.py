@@ -19,9 +19,6 @@ from uncork_dispatcher.simulator.run import Answered, Run, simulate
 from uncork_dispatcher.simulator.scenario import Scenario
 from uncork_dispatcher.simulator.traffic import Clients, open_loop
 
-# The warm-up is this share of the measured requests, or longer if the policy needs it.
-_WARM_UP = 0.25
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -92,7 +89,7 @@ def measure(
     if count < 2:
         raise ValueError(f"at least 2 requests must be measured, got {count}")
     warm_up_s = make_policy(policy, limit_rows=cell.limit_rows).warm_up_s
-    warm_up = math.ceil(min(MOST_REQUESTS, max(_WARM_UP * count, cell.rate * warm_up_s)))
+    warm_up = math.ceil(min(MOST_REQUESTS, max(0.25 * count, cell.rate * warm_up_s)))
     traffic, lengths = _traffic(cell, seed, count, warm_up), cell.row_lengths
     run = simulate(
         Scenario(

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 # On/off traffic: the length of a phase, and the ratio of the rates of the two phases.
-_PHASE_S = 0.4
 _ON_TO_OFF = 8.0
 _STEP = 5.0
 # A spike: the ratio of its rate to the rest, and its share of the time.
@@ -162,7 +161,7 @@ def _phases(phases: Iterable[tuple[float, float]], random_: random.Random) -> It
 def _on_off(rate: float) -> Iterator[tuple[float, float]]:
     off = 2 * rate / (1 + _ON_TO_OFF)
     for phase in count_from(0):
-        yield (phase + 1) * _PHASE_S, off if phase % 2 else off * _ON_TO_OFF
+        yield (phase + 1) * 0.4, off if phase % 2 else off * _ON_TO_OFF
 
 
 def _step(rate: float, horizon_s: float) -> list[tuple[float, float]]:

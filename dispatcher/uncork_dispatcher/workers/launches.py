@@ -7,15 +7,6 @@ from collections import deque
 from collections.abc import Hashable
 from typing import NamedTuple
 
-# Start-ups to take the median of, so that one slow start with cold caches does not set the prediction.
-_REMEMBERED = 5
-# Requests do not wait for a worker that has failed this often in a row, nor for one whose start takes twice
-# as long as usual: they would only be shed later.
-_FAILURES = 2
-# A batch that lost its worker waits for one that has not been ready for up to so many times a usual start,
-# however often it fails meanwhile: what lost the batch may have made it fail.
-_AWAITED_STARTS = 4
-
 
 class _Launch(NamedTuple):
     at: float
@@ -30,7 +21,8 @@ class Launches:
     def __init__(self) -> None:
         self._launches: dict[Hashable, _Launch] = {}
         """By place."""
-        self._startups_s: deque[float] = deque(maxlen=_REMEMBERED)
+        # The median of five, so that one slow start with cold caches does not set the prediction.
+        self._startups_s: deque[float] = deque(maxlen=5)
 
     def expect(self, place: Hashable, *, at: float, failures: int = 0) -> None:
         """Note that a process starts at ``at``; a later call for the same ``place`` replaces this one.
@@ -66,7 +58,9 @@ class Launches:
         return sorted(
             max(now, launch.at + startup_s)
             for launch in self._launches.values()
-            if launch.failures < _FAILURES and now <= launch.at + 2 * startup_s
+            # Requests do not wait for a worker that failed twice in a row, or whose start takes twice as long
+            # as usual: they would only be shed later.
+            if launch.failures < 2 and now <= launch.at + 2 * startup_s
         )
 
     def awaited_until(self, now: float) -> float:
@@ -75,7 +69,8 @@ class Launches:
         if startup_s is None or not self._launches:
             return now
         newest = max([launch.since for launch in self._launches.values()])
-        return max(now, newest + _AWAITED_STARTS * startup_s)
+        # However often the worker fails meanwhile: what lost the batch may have made it fail.
+        return max(now, newest + 4 * startup_s)
 
     def soonest(self, now: float) -> float:
         """Return the earliest time at which a worker may be ready; ``now`` if no worker is starting."""
