@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from uncork_dispatcher import ApiRules, RequestResult, RequestShed, Submission
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled, codec_of, grouping
 from uncork_gateway.codecs.cost import Cost
+from uncork_gateway.codecs.parts import divided
 from uncork_gateway.dialects import V2, Native, Rest
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.dialects.inputs import ANY_INPUTS
@@ -27,6 +29,7 @@ from uncork_gateway.headers import Header
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
 from uncork_gateway.requests.group_parts import Client as OfClient
+from uncork_gateway.requests.group_parts import submit
 from uncork_gateway.requests.shadow import Shadow, ShadowTally
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_workers.wire.schema import CSV, NPY, ApiDescription
@@ -239,6 +242,34 @@ async def test_a_request_of_several_groups_runs_by_itself() -> None:
     replies = await asyncio.gather(*[on.stage.reply(body) for _ in range(2)])
     assert [reply.body for reply in replies] == [b'{"predictions":[{"g":1},{"g":2}]}'] * 2
     assert (len(on.ran), on.coalesced) == (4, 0)
+
+
+async def test_bulk_that_is_divided_is_run_once() -> None:
+    """When all have left, all its parts are cancelled."""
+    on = Coalesced()
+    occupied = await on.occupy()
+    found: list[Asked] = []
+
+    def begin(waiter: Any, payload: Marshalled, client: OfClient) -> Any:
+        return submit(on.stage.dispatcher, waiter, "echo", divided(payload, 2), **client)
+
+    for body in (b"1,2,3,4", b"1,2,3,4", b"5,6", b"5,6"):
+        client = OfClient(client_timeout_s=math.inf, source=None, flow=None, bulk=True)
+        asked = Asked(0, math.inf)
+        payload = Marshalled(body, rows=len(body) // 2 + 1, single=False)
+        asked.request = on.coalescing.submit(begin, asked, payload, (), client)
+        found.append(asked)
+    assert on.stage.dispatcher.unanswered == 1 + 4
+    for asked in found[2:]:
+        assert asked.request is not None
+        asked.request.withdraw()
+    assert on.stage.dispatcher.unanswered == 1 + 2
+    on.runner.gate.set()
+    await occupied
+    while not found[1].got:
+        await turns()
+    assert [asked.got for asked in found] == [[b"1,2,3,4"], [b"1,2,3,4"], [], []]
+    assert on.ran == [b"1,2", b"3,4"]
 
 
 # Deadlines
