@@ -197,6 +197,23 @@ def test_requests_that_cannot_share_the_batch_end_the_loop(
     assert at_worker.loops[-1] is None
 
 
+def test_requests_for_reserved_workers_do_not_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queued or at the reserved worker; the loop counts the other one."""
+    stage = Stage(monkeypatch, workers=2)
+    stage.core.set_api(ApiRules(name="b", goal_s=9.0, workers=1))
+    stage.settle(8)
+    stage.submit(7)
+    first = stage.start()
+    stage.submit(1, api="b")
+    stage.start()
+    stage.submit(1, api="b")
+    stage.done(first)
+    stage.poll()
+    loop = stage.loops[-1]
+    assert loop is not None
+    assert loop.workers == 1
+
+
 @pytest.mark.parametrize(("workers", "follows"), [(8, True), (9, False)])
 def test_of_many_workers_loops_are_not_followed(
     monkeypatch: pytest.MonkeyPatch, workers: int, follows: bool

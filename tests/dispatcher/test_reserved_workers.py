@@ -68,6 +68,17 @@ def test_a_changed_reservation_applies_to_the_next_batches() -> None:
     assert [start.requests for start in done(core, second, now=0.4)] == [(3,)]
 
 
+def test_a_retired_worker_counts_for_no_api_after_a_change() -> None:
+    core = core_with(FAST, SLOW, workers=2)
+    [slow] = submit(core, 1, api="slow")
+    core.worker_retired(slow.worker, now=0.1)
+    core.worker_ready(2, now=0.1)
+    core.set_api(ApiRules(name="fast", goal_s=0.05))
+    core.set_api(FAST)
+    assert [start.requests for start in submit(core, 2, 3, api="slow", now=0.2)] == [(2,)]
+    assert done(core, slow, now=0.3) == []
+
+
 def test_the_reservation_outlives_a_worker() -> None:
     """Whichever worker is left serves the API: none is bound to it."""
     core = core_with(FAST, SLOW, workers=3)
