@@ -65,15 +65,15 @@ class Scheduler:
         This is ``now`` if the request may change an earlier decision. Not for the most urgent request of its
         queue, which always may: call :meth:`schedule` at once.
         """
-        queue = entry.queue
-        if not self._slots.of(queue.api).idle:
-            is_full = self._apis[queue.api].fills_batch(queue, self._slots.memory.least(queue.api))
+        queue, slots = entry.queue, self._slots
+        if not (slots.idle and slots.of(queue.api).idle):  # mostly without the call
+            is_full = self._apis[queue.api].fills_batch(queue, slots.memory.least(queue.api))
             return self._ahead(queue, now)[0] if is_full else math.inf
         held = queue.held
         stands = (
             held is not None
             and held.stands(queue.rows, now)
-            and not self._apis[queue.api].is_full(queue, self._slots.memory.least(queue.api))
+            and not self._apis[queue.api].is_full(queue, slots.memory.least(queue.api))
         )
         return math.inf if stands else now
 
