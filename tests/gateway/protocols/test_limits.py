@@ -18,7 +18,7 @@ from uncork_gateway.dialects import V2, Rest
 from uncork_gateway.dialects.inputs import ANY_INPUTS
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
-from uncork_gateway.grpc.protocols.v2_wire import V2GrpcWire
+from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.protocols.limits import Limits, TooMany
 from uncork_gateway.protocols.raw_text import without_strings
 from uncork_gateway.protocols.rows import RowsWire

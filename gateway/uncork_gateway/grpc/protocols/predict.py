@@ -1,4 +1,4 @@
-"""TensorFlow Serving's Predict: reads and writes its messages."""
+"""TensorFlow Serving's Predict: reads and writes its messages, and merges requests for one call."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,6 +8,7 @@ import msgspec
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.protocols.tensor_wire import Parsed, TensorWire, rest_of, with_rests
 from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import (
@@ -34,6 +35,7 @@ VALUE_FIELDS = {
     "BYTES": "string_val",
 }
 """The field of TensorProto that has the values of each datatype."""
+_TENSOR = ("dtype", "tensor_shape", "tensor_content", *set(VALUE_FIELDS.values()))
 _NUMBERS = message("tensorflow.TensorProto").DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_name
 _DATATYPES = {_NUMBERS[name].number: datatype for datatype, name in TF_TYPES.items()}
 # The last value stands for all that are missing. Without a limit, a small message could fill the memory.
@@ -164,3 +166,33 @@ def _datatype(name: str, proto: Any) -> str:
         got = str(proto.dtype) if value is None else value.name
         raise Unmergeable(f"tensor {name!r}: dtype must be one of {', '.join(TF_TYPES.values())}, got {got}")
     return datatype
+
+
+class PredictWire(TensorWire):
+    """Merged requests have ``tensor_content`` even if clients sent typed fields; replies stay unchanged."""
+
+    method = METHOD
+    request = message("tensorflow.serving.PredictRequest")
+    response = message("tensorflow.serving.PredictResponse")
+
+    def model_of(self, message: Any) -> str:
+        name: str = message.model_spec.name
+        return name
+
+    def read_request(self, message: Any) -> Parsed:
+        inputs = _with_rests(read_request(message).inputs, message.inputs)
+        return Parsed(rest=rest_of(message, "inputs"), tensors=inputs, typed=False)
+
+    def read_reply(self, message: Any) -> Parsed:
+        outputs = read_tensors(message.outputs)
+        typed = not any(message.outputs[output.name].tensor_content for output in outputs)
+        outputs = _with_rests(outputs, message.outputs)
+        return Parsed(rest=rest_of(message, "outputs"), tensors=outputs, typed=typed)
+
+    def fill(self, message: Any, parsed: Parsed) -> None:
+        tensors = message.inputs if isinstance(message, self.request) else message.outputs
+        add_tensors(tensors, parsed.tensors, typed=parsed.typed)
+
+
+def _with_rests(tensors: list[Tensor], protos: Any) -> list[Tensor]:
+    return with_rests(tensors, [protos[tensor.name] for tensor in tensors], _TENSOR)

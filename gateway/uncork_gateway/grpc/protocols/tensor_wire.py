@@ -1,7 +1,7 @@
 """Merges and splits gRPC messages with tensors, for all protocols."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -216,6 +216,10 @@ def rest_of(message: Any, *fields: str) -> bytes:
     return rest
 
 
-def with_rest(tensor: Tensor, rest: bytes) -> Tensor:
-    """Return a tensor with the message's other fields for it, serialized, as its parameter."""
-    return replace(tensor, parameters={REST: rest}) if rest else tensor
+def with_rests(tensors: Sequence[Tensor], messages: Iterable[Any], fields: Sequence[str]) -> list[Tensor]:
+    """Return tensors with their messages' other fields than ``fields``, serialized, as their parameter."""
+    rests = [rest_of(message, *fields) for message in messages]
+    return [
+        replace(tensor, parameters={REST: rest}) if rest else tensor
+        for tensor, rest in zip(tensors, rests, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""ModelInfer of the Open Inference Protocol V2: reads and writes its messages."""
+"""ModelInfer of the Open Inference Protocol V2: reads and writes its messages, and merges requests."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from uncork_dispatcher.wording import plural
+from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.protocols.tensor_wire import Parsed, TensorWire, rest_of, with_rests
 from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import Malformed, Tensor, check_kind, check_values, malformed
@@ -21,6 +23,7 @@ from uncork_gateway.protocols.v2 import (
 WANTS_FINAL = "triton_enable_empty_final_response"
 """The parameter of clients that want an empty response at the end of a stream."""
 _OF_PROTOCOL = (BINARY_OUTPUT, WANTS_FINAL)
+_TENSOR = ("name", "datatype", "shape", "contents")
 
 METHOD = b"/inference.GRPCInferenceService/ModelInfer"
 
@@ -166,3 +169,41 @@ def _classifies(parameters: Any) -> bool:
         return False
     classes = parameters[CLASSIFICATION]
     return bool(getattr(classes, classes.WhichOneof("parameter_choice") or "int64_param"))
+
+
+class V2GrpcWire(TensorWire):
+    """``ModelInfer`` of the Open Inference Protocol.
+
+    Requests with raw and with typed values never share a call, because model servers reply in the form of the
+    request.
+    """
+
+    method = METHOD
+    request = message("inference.ModelInferRequest")
+    response = message("inference.ModelInferResponse")
+
+    def model_of(self, message: Any) -> str:
+        name: str = message.model_name
+        return name
+
+    def read_request(self, message: Any) -> Parsed:
+        request = read_request(message)
+        inputs = with_rests(request.inputs, message.inputs, _TENSOR)
+        rest = rest_of(message, "id", "inputs", "raw_input_contents")
+        return Parsed(id=request.id, rest=rest, tensors=inputs, typed=request.typed)
+
+    def read_reply(self, message: Any) -> Parsed:
+        raw = message.raw_output_contents
+        outputs = read_tensors(message.outputs, raw, "raw_output_contents")
+        outputs, typed = with_rests(outputs, message.outputs, _TENSOR), not raw
+        return Parsed(
+            rest=rest_of(message, "id", "outputs", "raw_output_contents"), tensors=outputs, typed=typed
+        )
+
+    def fill(self, message: Any, parsed: Parsed) -> None:
+        message.id = parsed.id
+        if isinstance(message, self.request):
+            described, raw = message.inputs, message.raw_input_contents
+        else:
+            described, raw = message.outputs, message.raw_output_contents
+        add_tensors(described, raw, parsed.tensors, typed=parsed.typed)

@@ -52,7 +52,7 @@ def add_values(message: Any, field: str, tensor: Tensor) -> None:
 
 
 def add_rest(message: Any, tensor: Tensor) -> None:
-    """Add a message's other fields for a tensor, which :func:`with_rest` has attached."""
+    """Add a message's other fields for a tensor, which :func:`with_rests` has attached."""
     if tensor.parameters:
         message.MergeFromString(tensor.parameters[REST])
 

@@ -9,8 +9,8 @@ from uncork_dispatcher import SettingError
 from uncork_gateway.auth import AcceptedKeys
 from uncork_gateway.grpc.interfaces import OpenCall, StreamingMethod
 from uncork_gateway.grpc.methods import Method, Methods
-from uncork_gateway.grpc.protocols.predict_wire import PredictWire
-from uncork_gateway.grpc.protocols.v2_wire import V2GrpcWire
+from uncork_gateway.grpc.protocols.predict import PredictWire
+from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.grpc.proxy.call import ProxyCall
 from uncork_gateway.grpc.proxy.health import health_by_name
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough

@@ -28,9 +28,9 @@ from tests.gateway.grpc.bodies import (
 )
 from tests.gateway.protocols.parts import join_by_rows
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.grpc.protocols.predict_wire import PredictWire
+from uncork_gateway.grpc.protocols.predict import PredictWire
 from uncork_gateway.grpc.protocols.tensor_wire import TensorWire
-from uncork_gateway.grpc.protocols.v2_wire import V2GrpcWire
+from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.protocols.wire import Content, UncertainReply, Unmergeable, WrongReply
 
 UNKNOWN = b"\xfa\x3f\x03new"
