@@ -430,3 +430,36 @@ async def test_a_refusal_says_why_and_when_to_try_again() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(0.03)
     assert await outcomes(first) == ["X"]
     assert [line[2] for line in log.lines if line[0] == "shed"] == ["no_worker", "client_deadline"]
+
+
+class Together:
+    """The waiter of several requests, which leaves when the first of them fails."""
+
+    def __init__(self, shell: AsyncDispatcher[str, str], *payloads: str) -> None:
+        self.errors: list[Exception] = []
+        self._shell = shell
+        self._requests = [Submission(self, "a", payload, bulk=True) for payload in payloads]
+        for request in self._requests:
+            shell.submit(request)
+
+    def answered(self, answer: RequestResult[str]) -> None:
+        raise AssertionError("no request may be answered")
+
+    def failed(self, error: Exception) -> None:
+        self.errors.append(error)
+        for request in self._requests:
+            self._shell.cancel(request)
+
+
+async def test_requests_of_one_caller_that_are_displaced_together_are_one_refusal() -> None:
+    log = Log()
+    rules = ApiRules(name="a", bulk_goal_s=math.inf, max_queue_rows=2)
+    shell = dispatcher(Workers(), rules, observer=log)
+    running = calls(shell, "x")
+    await asyncio.sleep(0.01)
+    assert shell.bulk_parts("a", rows=2, size_bytes=0) == 1
+    together = Together(shell, "y", "z")
+    first = asyncio.create_task(shell.call("a", "w", rows=2))
+    assert await outcomes([*running, first]) == ["X", "W"]
+    assert [str(error) for error in together.errors] == ["request shed: displaced; retry after 1.0 s"]
+    assert [line[2] for line in log.lines if line[0] == "shed"] == ["displaced"]
