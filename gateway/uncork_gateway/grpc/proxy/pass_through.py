@@ -20,8 +20,7 @@ from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.protocols.wire import Content
 
 if TYPE_CHECKING:
-    from uncork_gateway.grpc.proxy.server import GrpcServer  # needs the extra
-    from uncork_gateway.grpc.proxy.server_stream import ServerStream
+    from uncork_gateway.grpc.proxy.server import GrpcServer, ServerStream  # needs the extra
 
 # What may wait on its way to a side that does not read; more is not read from the other.
 _MOST_WAITING_BYTES = 256 * 1024
