@@ -50,11 +50,6 @@ class Round:
     void: str = ""
     """Why it says nothing about the server, or ""."""
 
-    @property
-    def below_cpu(self) -> float | None:
-        """Processor seconds per 1000 requests of the processes below the front."""
-        return None if self.all_cpu is None or self.front_cpu is None else self.all_cpu - self.front_cpu
-
 
 Load = Callable[[Plan], tuple[Round, int]]
 """Runs a plan; returns its figures and the number of requests sent."""

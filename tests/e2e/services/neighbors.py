@@ -1,4 +1,4 @@
-"""Services for the comparison of rows alone and in batches: one without fault, and one with every fault."""
+"""A service for the comparison of rows alone and in batches, with every fault."""
 
 import os
 from typing import Any
@@ -10,26 +10,6 @@ from uncork.adapters import File, Json, NdArray, Text, UploadedFile
 
 Array = np.ndarray[Any, Any]
 _ROW = NdArray(dtype="float32", shape=(3,))
-
-
-class Apart(Service):
-    """Each result depends on its row only."""
-
-    @api(input=_ROW, mb_max_batch_size=8, warmup=[0.5, 1.0, 2.0])
-    def softmax(self, rows: Array) -> Array:
-        """Sums to 1 in each row."""
-        exps = np.exp(rows - rows.max(axis=1, keepdims=True))
-        return np.asarray(exps / exps.sum(axis=1, keepdims=True))
-
-    @api(input=Text(), mb_max_batch_size=8)
-    def words(self, texts: list[str]) -> list[dict[str, int]]:
-        """Has an example from the schema."""
-        return [{"words": len(text.split())} for text in texts]
-
-    @api(input=_ROW, mb_max_batch_size=1)
-    def lonely(self, rows: Array) -> Array:
-        """Has no neighbors."""
-        return np.asarray(rows / rows.max())
 
 
 class Mixed(Service):
