@@ -1,14 +1,17 @@
-"""The common part of requests that came over gRPC: their codes in the access log and in spans."""
+"""The common parts of requests that came over gRPC."""
 
-from uncork_gateway.errors import CLIENT_GONE
+import sys
+from abc import abstractmethod
+
+from uncork_gateway.errors import CLIENT_GONE, GatewayError
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
-from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
 from uncork_gateway.headers import TRACE, printable
 from uncork_gateway.requests.answered_request import AnsweredRequest
 
 
 class AnsweredCall(AnsweredRequest):
-    """A request that came over gRPC."""
+    """A request that came over gRPC, with its code in the access log and in its span."""
 
     protocol = "grpc"
     timeout_header = "grpc-timeout"
@@ -30,3 +33,39 @@ class AnsweredCall(AnsweredRequest):
             self._span.set_attribute("rpc.method", method)
             self._span.set_attribute("rpc.grpc.status_code", int(code))
         super()._count(status, is_refusal=is_refusal)
+
+
+class UnaryRequest(AnsweredCall):
+    """A unary call whose message becomes a request in the dispatcher."""
+
+    takes_one = True
+    max_message_bytes = sys.maxsize
+
+    @abstractmethod
+    def _dispatch(self, message: bytes) -> None:
+        """Submit the request. An exception ends the call with an error."""
+
+    # Called by the stream
+
+    def message_received(self, message: bytes) -> None:
+        self._size = len(message)
+        try:
+            self._dispatch(message)
+        except Exception as error:
+            self.failed(error)
+
+    def end_received(self) -> None:
+        """Do nothing: the message is already submitted."""
+
+    def reject(self, error: GatewayError) -> None:
+        self._withdraw()
+        self.failed(error)
+
+    def cancelled(self) -> None:
+        self.disconnect()
+
+    def _refuse(self, failure: GatewayError) -> None:
+        self._is_answered = True
+        code = code_of(failure)
+        self._stream.finish(code, str(failure), trailers_of(failure))
+        self._count(failure.status, is_refusal=failure.reason is not None, code=code)

@@ -1,4 +1,4 @@
-"""The common part of unary calls to APIs and of the requests in a stream."""
+"""Calls to APIs over gRPC: unary calls, and the common part of these and of the requests in a stream."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.grpc.answered_call import AnsweredCall
+from uncork_gateway.grpc.answered_call import AnsweredCall, UnaryRequest
 from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.headers import Header, value_of
 from uncork_gateway.requests.api_target import ApiTarget, accepted
 from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
@@ -79,3 +80,20 @@ class ApiCall(AnsweredCall):
     def _trailers(self, answer: RequestResult[HandlerResult]) -> Sequence[Header]:
         assert self._route is not None
         return self._route.batch_headers.pairs(answer.batch, answer.queued_s)
+
+
+class InferCall(UnaryRequest, ApiCall):
+    """A unary call to an API: ModelInfer, or TensorFlow Serving's Predict."""
+
+    def _dispatch(self, message: bytes) -> None:
+        asked = self._method.ask(message)
+        route = self._route = asked.route
+        if route.streams:
+            raise CallFailed("this model streams its responses; call ModelStreamInfer", Code.UNIMPLEMENTED)
+        self._submit(route, self._method.read(asked))
+
+    def _finish(self, answer: RequestResult[HandlerResult]) -> None:
+        message, values = self._written(answer)
+        self._is_answered = True
+        self._stream.reply(message, self._trailers(answer), values=values)
+        self._count(200)

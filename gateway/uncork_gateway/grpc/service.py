@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from uncork_gateway.auth import AcceptedKeys
 from uncork_gateway.batching import Batching
 from uncork_gateway.codecs import codec_of, grouping
+from uncork_gateway.grpc.api_call import InferCall
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
-from uncork_gateway.grpc.infer_call import InferCall
 from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.infer_stream import InferStream
 from uncork_gateway.grpc.interfaces import StreamingMethod

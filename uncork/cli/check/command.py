@@ -1,15 +1,16 @@
 """``uncork check``."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated
 
+import psutil
 import typer
 
 from uncork.cli.check.figures import Figures, Plan
 from uncork.cli.check.judging import judge
-from uncork.cli.check.machine import plan_of
 from uncork.cli.check.measuring import CheckFailed, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
@@ -22,6 +23,7 @@ from uncork.server.private_folders import own_folder
 from uncork.server.services import about, errors_of, services_of
 from uncork.server.workers.requirements import require_resources
 from uncork_gateway.services.paths import check_paths
+from uncork_workers.cores import usable_cores
 from uncork_workers.wire.schema import DefinitionError
 
 
@@ -54,7 +56,7 @@ def check(
             raise WrongUsage(f"--client-timeout-ms must be above 0, got {client_timeout_ms:g}")
         services = services_of(options)
         require_resources(services, warn=partial(typer.echo, err=True))
-        plans = {name: plan_of(own, client_timeout_ms=client_timeout_ms) for name, own in services.items()}
+        plans = {name: _plan_of(own, client_timeout_ms=client_timeout_ms) for name, own in services.items()}
         try:
             figures = _measured(services, plans, seconds=seconds)
         except CheckFailed as error:
@@ -68,6 +70,35 @@ def check(
         show(text(figures, verdict))
     fatal = ("error", "warning") if strict else ("error",)
     raise typer.Exit(1 if any(one.severity in fatal for one in verdict.all) else code)
+
+
+def _plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
+    """Return the plan as far as it is known before a worker starts."""
+    return Plan(
+        workers=max(1, options.worker_count.most),
+        gpus=tuple(options.gpu_names),
+        cores=usable_cores(),
+        threads=_threads_in({**os.environ, **options.variables}),
+        free_bytes=psutil.virtual_memory().available,
+        max_worker_memory_bytes=options.recycling.memory_bytes,
+        max_body_bytes=options.max_body_bytes,
+        max_queue_rows=options.max_queue_rows,
+        max_queue_bytes=options.max_queue_bytes,
+        max_connections=options.max_connections,
+        possible_connections=options.most_connections,
+        drain_timeout_s=options.drain_timeout,
+        host=options.host,
+        admin_host=None if options.admin_port is None else options.admin_host,
+        has_keys=options.api_key_file is not None,
+        has_tls=options.tls_cert is not None,
+        client_timeout_ms=client_timeout_ms,
+    )
+
+
+def _threads_in(environment: Mapping[str, str]) -> int | None:
+    """Return OMP_NUM_THREADS; None if unset, which gives each worker its share of the cores."""
+    text = environment.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdecimal() else None
 
 
 def _measured(

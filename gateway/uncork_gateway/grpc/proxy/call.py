@@ -9,12 +9,12 @@ from uncork_dispatcher import RequestResult
 from uncork_gateway.backends.model_servers.known_models import UNKNOWN, can_be_known
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, with_trace
 from uncork_gateway.backends.model_servers.server import ServerResponse
+from uncork_gateway.grpc.answered_call import UnaryRequest
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.protocols.tensor_wire import TensorWire
 from uncork_gateway.grpc.proxy.metadata import to_metadata
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.grpc.unary_request import UnaryRequest
 from uncork_gateway.headers import Header, value_of
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_gateway.requests.proxy_target import Merging, ProxyTarget, RequestInParts, RequestParts
