@@ -68,6 +68,11 @@ class Named(NamedTuple):
         return list((flat.view("<u2") if self.datatype in ("FP16", "BF16") else flat).tolist())
 
 
+def floats(*values: float, name: str = "x") -> Named:
+    """A tensor of FP32."""
+    return Named(name, "FP32", np.array(values, "<f4"))
+
+
 def infer_request(*inputs: Named, typed: bool = False, **fields: Any) -> Any:
     request = InferRequest(**{"model_name": "m", **fields})
     _add(request.inputs, request.raw_input_contents, inputs, typed)

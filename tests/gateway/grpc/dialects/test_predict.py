@@ -1,5 +1,6 @@
 """TensorFlow Serving's Predict to our APIs: tensors in, tensors out, in one batch with other protocols'."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tests.gateway.grpc.bodies import (
     PredictResponse,
     TensorProto,
     damaged,
+    floats,
     infer_request,
     predict_request,
     proto,
@@ -26,44 +28,24 @@ from tests.gateway.grpc.bodies import (
     same,
     tensors,
 )
+from tests.gateway.grpc.dialects.stage import dialect_of
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Rest
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
-from uncork_gateway.errors import BadRequest, HandlerFailed
+from uncork_gateway.dialects.inputs import ANY_INPUTS
+from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.messages import parse
 from uncork_workers.wire.messages import ColumnsForm, RowPath, RowsForm, TensorForm
 from uncork_workers.wire.tensors import split_columns
 
-VALUES = Inputs("values")
-
-
-def dialect(
-    *, shape: list[int | None] | None = None, cost: float | str | None = None, **others: Any
-) -> Predict:
-    """The dialect of an API that takes JSON, or arrays of a shape."""
-    codec = make_codec({"kind": "json"} if shape is None else {"kind": "ndarray", "shape": shape}, cost)
-    return Predict(
-        codec,
-        **{
-            "model": "m",
-            "inputs": ANY_INPUTS if shape is None else VALUES,
-            "saw": lambda outputs: None,
-            **others,
-        },
-    )
+dialect = partial(dialect_of, Predict)
 
 
 def answer(asked: Marshalled, body: bytes, form: RowsForm = None) -> Any:
     """The answer with a handler's result."""
     return PredictResponse.FromString(b"".join(dialect().write(HandlerResult(200, body, form), asked)))
-
-
-def floats(*values: float, name: str = "x") -> Named:
-    """A tensor of FP32."""
-    return Named(name, "FP32", np.array(values, "<f4"))
 
 
 def tensor(**fields: Any) -> dict[str, Any]:
@@ -260,13 +242,6 @@ def test_an_output_that_there_is_not_is_refused() -> None:
 
     with pytest.raises(BadRequest, match=r"^unknown output 'score'; available outputs: 'a', 'b'$"):
         answer(asked, b'{"a": 1, "b": 2}')
-
-
-def test_a_result_that_is_no_rows_fails() -> None:
-    asked = dialect().read(predict_request(floats(1)))
-
-    with pytest.raises(HandlerFailed, match="image/png"):
-        dialect().write(HandlerResult(200, b"png", content_type="image/png"), asked)
 
 
 def test_openvinos_client_gets_its_rows() -> None:

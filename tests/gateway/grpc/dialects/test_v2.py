@@ -1,6 +1,7 @@
 """ModelInfer to our APIs: tensors in, tensors out, in one batch with HTTP's requests."""
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,49 +18,32 @@ from tests.gateway.grpc.bodies import (
     InferResponse,
     Named,
     damaged,
+    floats,
     infer_request,
+    predict_request,
     same,
     tensors,
     tensors_of,
 )
+from tests.gateway.grpc.dialects.stage import dialect_of
 from tests.gateway.protocols import v2_bodies
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import V2
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
+from uncork_gateway.dialects.inputs import ANY_INPUTS
 from uncork_gateway.errors import BadRequest, HandlerFailed
+from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.messages import parse
 from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, RowsForm, TensorForm
 from uncork_workers.wire.tensors import split_columns
 
-VALUES = Inputs("values")
-
-
-def dialect(
-    *, shape: list[int | None] | None = None, cost: float | str | None = None, **others: Any
-) -> V2Grpc:
-    """The dialect of an API that takes JSON, or arrays of a shape."""
-    codec = make_codec({"kind": "json"} if shape is None else {"kind": "ndarray", "shape": shape}, cost)
-    return V2Grpc(
-        codec,
-        **{
-            "model": "m",
-            "inputs": ANY_INPUTS if shape is None else VALUES,
-            "saw": lambda outputs: None,
-            **others,
-        },
-    )
+dialect = partial(dialect_of, V2Grpc)
 
 
 def answer(asked: Marshalled, body: bytes, form: RowsForm = None) -> Any:
     """The answer with a handler's result."""
     return InferResponse.FromString(b"".join(dialect().write(HandlerResult(200, body, form), asked)))
-
-
-def floats(*values: float, name: str = "x") -> Named:
-    """A tensor of FP32."""
-    return Named(name, "FP32", np.array(values, "<f4"))
 
 
 # In
@@ -330,13 +314,6 @@ def test_an_output_that_there_is_not_is_refused() -> None:
         answer(asked, b'{"a": 1, "b": 2}')
 
 
-def test_a_result_that_is_no_rows_fails() -> None:
-    asked = dialect().read(infer_request(floats(1)))
-
-    with pytest.raises(HandlerFailed, match="image/png"):
-        dialect().write(HandlerResult(200, b"png", content_type="image/png"), asked)
-
-
 def test_tritons_own_client_gets_its_rows() -> None:
     """It reads and writes with its own stubs."""
     numbers = np.array([[1.5, -0.0], [np.nan, np.inf]], np.float32)
@@ -351,3 +328,10 @@ def test_tritons_own_client_gets_its_rows() -> None:
     result = triton.InferResult(stub)
     assert result.get_response().id == "id"
     np.testing.assert_array_equal(result.as_numpy("output-0"), numbers)
+
+
+@pytest.mark.parametrize("kind", [V2Grpc, Predict])
+def test_a_result_that_is_no_rows_fails(kind: Any) -> None:
+    asked = dialect_of(kind).read((infer_request if kind is V2Grpc else predict_request)(floats(1)))
+    with pytest.raises(HandlerFailed, match="image/png"):
+        dialect_of(kind).write(HandlerResult(200, b"png", content_type="image/png"), asked)

@@ -17,6 +17,7 @@ from tests.gateway.grpc.bodies import (
     PredictResponse,
     TensorProto,
     damaged,
+    floats,
     infer_request,
     infer_response,
     mergeable,
@@ -114,11 +115,6 @@ def assert_same_answer(side: Side, one: Content, other: Content) -> None:
     expected, expected_rest = side.answer(other)
     assert same(outputs, expected)
     assert rest == expected_rest
-
-
-def floats(*values: float, name: str = "x") -> Named:
-    """A tensor of FP32."""
-    return Named(name, "FP32", np.array(values, "<f4"))
 
 
 @given(side=SIDES, inputs=mergeable(), typed=st.booleans(), answers_typed=st.booleans(), bias=st.booleans())
