@@ -225,7 +225,7 @@ def run(task: Task) -> Measured:
     # No subclass of the policy can do this: the core itself chooses workers and sends batches ahead.
     without: dict[str, AbstractContextManager[object]] = {
         variant_of("speeds"): patch.object(SpeedFactors, "slowdown", lambda factors, worker: 1.0),
-        variant_of("ahead"): patch.object(Slots, "next_ahead", lambda slots, now: None),
+        variant_of("ahead"): patch.object(Slots, "next_ahead", lambda slots, now, api: None),
     }
     with without.get(task.policy, nullcontext()):
         return measure(cell, task.policy, task.seed, requests=requests)
