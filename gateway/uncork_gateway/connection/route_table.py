@@ -87,8 +87,8 @@ class RouteTable:
             return
         key, ids = _without_ids(chunk[:end])
         if ids:
-            names = {name for name, _ in ids}
-            others = [header for header in headers if header[0] not in names]
+            names = {name.lower() for name, _ in ids}
+            others = [header for header in headers if header[0].lower() not in names]
             if len(others) + len(ids) != len(headers):
                 return  # There is another line of this name.
             if known.handler.read_head(others, known.target) != known.head:

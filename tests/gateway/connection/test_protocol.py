@@ -231,11 +231,15 @@ LINES = [
         b"transfer-encoding: chunked",
         b"content-length: 1",
         b"X-Request-Idx: a",
+        b"x-request-id: two words",
     ),
 ]
 
 
-KNOWN = [[], [b"x: 1"], [b"X-Request-Id: a"], [b"x: 1", b"X-Request-Id: a"], [b"traceparent: 00-1"]]
+KNOWN = [
+    *([], [b"x: 1"], [b"X-Request-Id: a"], [b"x: 1", b"X-Request-Id: a"], [b"traceparent: 00-1"]),
+    [b"X-Request-Id: a", b"x-request-id: two words"],
+]
 
 
 async def test_what_is_known_of_other_heads_changes_no_answer() -> None:
