@@ -108,8 +108,9 @@ class ServicePages:
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
-        # The path may belong to a service that is not described yet.
-        if error.status_code in (404, 405) and self._missing():
+        # The path may belong to a service that is not described yet, or was not when the head was read.
+        is_described = request.method == "POST" and path.encode() in self._front.routes.handlers
+        if error.status_code in (404, 405) and (is_described or self._missing()):
             return self._not_ready(path)
         # Any other error comes from a page, with a message of its own.
         if error.detail in OF_ROUTER or path.encode() in self._front.routes.handlers:
@@ -121,7 +122,7 @@ class ServicePages:
         return options(request, refusal)
 
     def _not_ready(self, path: str) -> Response:
-        reason = self._missing()
+        reason = self._missing() or "the service has just become ready; send the request again"
         return _error(path, 503, reason, {"retry-after": f"{SHORTEST_RETRY_S:g}"}, refused="no_worker")
 
     def _all_routes(self) -> tuple[Methods, str]:

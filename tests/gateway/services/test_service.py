@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import gateway, problem
+from tests.gateway.gateway_stage import client_of, gateway, problem
 from tests.gateway.running import turns
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 from uncork_workers.wire.messages import Batch
@@ -71,6 +71,16 @@ async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
         plain = await on.http.post("/livez")
         problem(plain, 405)
         assert set(plain.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+async def test_a_request_that_a_service_overtakes_is_503(tmp_path: Path) -> None:
+    """Its head was read when there was no such API, so it goes to the pages."""
+    async with gateway(tmp_path) as on:
+        await on.worker()
+        async with client_of(on.gateway.front_end.app) as pages:
+            reply = await pages.post("/echo", json=1)
+        assert problem(reply, 503) == "the service has just become ready; send the request again"
+        assert reply.headers["retry-after"] == "1"
 
 
 async def test_a_request_goes_to_a_worker_and_back(tmp_path: Path) -> None:
