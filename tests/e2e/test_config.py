@@ -127,6 +127,7 @@ def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
         "cost": (None, "default"),
         "allowed_batch_sizes": (None, "default"),
         "allowed_lengths": (None, "default"),
+        "workers": (None, "default"),
     }
     assert (stream["policy"]["value"], stream["policy"]["source"]) == ("none", "code")
     assert not (place / "was set up").exists()

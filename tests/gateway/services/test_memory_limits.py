@@ -156,10 +156,12 @@ async def test_cost_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
 
 async def loses(on: GatewayStage, worker: FakeWorker, requests: int) -> list[asyncio.Task[httpx.Response]]:
     """Have a worker die with a batch of so many requests; return them."""
+    dispatcher = on.service.batching.dispatcher
     blocking = on.post("/echo", 0)
     first, payload = await worker.batch()
+    queued = dispatcher.unanswered + requests
     asking = [on.post("/echo", 0) for _ in range(requests)]
-    await until(lambda: on.service.batching.dispatcher.unanswered == requests + 1)
+    await until(lambda: dispatcher.unanswered == queued)
     worker.answer(first, [payload])
     await blocking
     batch, _ = await worker.batch()
@@ -243,7 +245,7 @@ async def test_one_death_is_enough_if_the_kernel_counts_it(
     async with gateway(tmp_path) as on:
         other = await on.worker(index=1, serves=SERVES)
         blocking = on.post("/echo", 0)
-        await other.batch()
+        first, _ = await other.batch()
         worker = await on.worker(index=0, serves=SERVES)
         if is_noticed_first == "process":
             on.service.lethal.killed(2)
@@ -259,7 +261,8 @@ async def test_one_death_is_enough_if_the_kernel_counts_it(
             again.answer(batch, [b"0"] * len(batch.rows))
         assert sizes == [4, 4]
         assert {response.status_code for response in await asyncio.gather(*asking)} == {200}
-        blocking.cancel()
+        other.answer(first, [b"0"])
+        await blocking
         said = "echo: a batch of size 8 took too much memory, and the kernel killed its worker; batches of "
         messages = [record.getMessage() for record in caplog.records if "kernel" in record.getMessage()]
         assert sorted(messages) == [f"{said}worker {index} have at most 4 rows" for index in (0, 1)]
