@@ -526,8 +526,8 @@ def test_several_services_are_chosen_from_a_list(browser: Browser, tmp_path: Pat
     ]
     with serving(*targets, "--no-own-routes", wait=False) as server:
         server.wait_for_address()
-        for name in ("digits", "other"):
-            eventually(lambda name=name: HTTP.get(f"{server.base}/readyz/{name}").status_code == 200)
+        ready = [f"{server.base}/readyz/{name}" for name in ("digits", "other")]
+        eventually(lambda: all(HTTP.get(path).is_success for path in ready))
         answered = "li[data-key=answered] span"
         with looking(browser, server, api="other/predict") as page:
             # Now, because the page counts the last 30 s, which a busy machine may take to open it.
