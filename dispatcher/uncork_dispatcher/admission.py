@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from uncork_dispatcher.actions import SHORTEST_RETRY_S, Shed, ShedReason
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import BulkRoom, longest_wait_s, most_cycles_s, rows_of
+from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
@@ -103,7 +103,7 @@ class Admission:
             and rows + bulk.rows <= rules.max_queue_rows
             and requests + bulk.requests <= rules.max_queue_requests
         )
-        if not (slots.workers or slots.free_at(now, self._api.rules.name)):
+        if not (slots.workers or self._free_at(now)):
             return "no_worker"
         if entry.expires_at <= now:
             return "client_deadline"
@@ -175,7 +175,7 @@ class Admission:
                 begin=lambda turns, rows: api.fill(queue, rows, turns),
             )
         else:
-            free_at = slots.free_at(now, self._api.rules.name)
+            free_at = self._free_at(now)
             choice = largest_feasible_batch(
                 entries,
                 limit_rows=limit,
@@ -202,7 +202,7 @@ class Admission:
         at = no_workers_since + self._api.rules.timeout_s
         if retry is not None:
             return at
-        last_start, due = self._last_start(entry), slots.free_at(now, self._api.rules.name)
+        last_start, due = self._last_start(entry), self._free_at(now)
         return min(at, entry.deadline if not due else last_start if due[0] <= last_start else now)
 
     def shed(self, entry: Entry, reason: ShedReason, *, now: float) -> Shed:
@@ -221,14 +221,14 @@ class Admission:
         clients have retried. Without workers, the backlog starts when the next worker is due.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
-        if entry is not None and entry.bulk and (free_at := slots.free_at(now, self._api.rules.name)):
+        if entry is not None and entry.bulk and (free_at := self._free_at(now)):
             rate = self._room.rate(api, free_at, now)
             finish, seconds = free_at[0] + api.bulk_backlog.rows / rate, rows / rate
             return max(
                 SHORTEST_RETRY_S, self._bulk_retries.next_after_s(now=now, earliest=finish, seconds=seconds)
             )
         batch_rows = min(api.limit_rows, estimate.earned_rows / EARNED_REACH)
-        free_at = slots.free_at(now, self._api.rules.name)
+        free_at = self._free_at(now)
         if not free_at or batch_rows == 0:
             return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
         finish, backlog_rows, requests = free_at[0], api.backlog.rows, api.backlog.requests
@@ -246,23 +246,14 @@ class Admission:
         It is 1 if some of them would be refused: then the request is admitted or refused as a whole.
         """
         api, rules, bulk, backlog = self._api, self._api.rules, self._api.bulk_backlog, self._api.backlog
-        free_at = self._slots.free_at(now, rules.name)
+        free_at = self._free_at(now)
         if rules.bulk_goal_s is None or not rules.idempotent or not free_at:
             return 1
-        estimate, rate, most = api.model.estimate, api.traffic.all.load_rate(now), api.limit_rows
-        longest_s = min(
-            longest_wait_s(rules.goal_s, rate, estimate),
-            most_cycles_s(
-                rate,
-                estimate,
-                workers=len(free_at),
-                transport_s=api.model.transport_s,
-                limit_rows=most,
-            ),
-        )
         # Before batch times are known, small parts do least harm.
-        room = min(most, rows_of(longest_s, estimate)) if api.has_earned else most / _PARTS_IN_ROOM
-        each = max(1.0, room / _PARTS_IN_ROOM) if room >= 1 else most
+        room = api.limit_rows / _PARTS_IN_ROOM
+        if api.has_earned:
+            room = self._room.most_rows(api, workers=len(free_at), now=now)
+        each = max(1.0, room / _PARTS_IN_ROOM) if room >= 1 else api.limit_rows
         parts = min(_MOST_PARTS, math.ceil(rows / each))
         queued = bulk.rows + rows
         fits = (
@@ -273,6 +264,9 @@ class Admission:
         finish = free_at[0] + queued / self._room.rate(api, free_at, now)
         return parts if fits and finish <= now + rules.bulk_goal_s else 1
 
+    def _free_at(self, now: float) -> Numbers:
+        return self._slots.free_at(now, self._api.rules.name)
+
     def _is_late(self, entry: Entry) -> bool:
         """Return True if a new request would miss its deadline, because of the requests before it."""
         api, slots = self._api, self._slots
@@ -282,14 +276,10 @@ class Admission:
         likely_rows = max(entry.rows, min(rows, api.limit_rows))
         if slots.workers and not api.model.can_predict(likely_rows):
             return False
-        return (
-            self._finish(slots.free_at(entry.arrival, api.rules.name), rows=rows, requests=requests)
-            > entry.deadline
-        )
+        return self._finish(self._free_at(entry.arrival), rows=rows, requests=requests) > entry.deadline
 
     def _is_late_bulk(self, entry: Entry) -> bool:
-        api = self._api
-        free_at = self._slots.free_at(entry.arrival, api.rules.name)
+        api, free_at = self._api, self._free_at(entry.arrival)
         if self._slots.workers and not api.model.can_predict(min(entry.rows, api.limit_rows)):
             return False
         rows = api.bulk_backlog.rows + entry.rows
@@ -317,7 +307,7 @@ class Admission:
     def _extend_budget(self, *, rows: float, requests: int, now: float) -> bool:
         """Set the budget to twice this backlog if that meets the goal; return whether it does."""
         rows, requests = 2 * rows, 2 * requests
-        finish = self._finish(self._slots.free_at(now, self._api.rules.name), rows=rows, requests=requests)
+        finish = self._finish(self._free_at(now), rows=rows, requests=requests)
         if finish > self._api.due_at(now, math.inf):
             return False
         rules = self._api.rules

@@ -1,5 +1,7 @@
 """How much bulk a batch may have: as much as the latency goals of the first class leave room for.
 
+A long batch leaves the last idle worker to other APIs with shorter goals by the same formulas.
+
 An API may have a second class of requests, *bulk*, with a looser goal or none. Bulk goes last: it rides in
 batches of the first class, or runs alone on idle workers. A batch with bulk may take::
 
@@ -38,7 +40,7 @@ _SHARE = 0.05
 # A batch with bulk takes no longer than so many batches of the first class alone.
 _CYCLES = 10.0
 # Rows that arrive during a full batch; with fewer, bulk gets full batches.
-FEW_ARRIVALS = 0.1
+_FEW_ARRIVALS = 0.1
 
 
 def longest_wait_s(goal_s: float, rate: float, estimate: Estimate) -> float:
@@ -71,7 +73,7 @@ def most_cycles_s(
 ) -> float:
     """Return how long a batch may take so that more rows would still gain bulk a tenth."""
     rho = rate * estimate.slope_s / workers
-    if rate * estimate.seconds(limit_rows) <= FEW_ARRIVALS or rho >= 1:
+    if rate * estimate.seconds(limit_rows) <= _FEW_ARRIVALS or rho >= 1:
         return math.inf
     return _CYCLES * (estimate.intercept_s + transport_s) / (1 - rho)
 
@@ -139,12 +141,52 @@ class BulkRoom:
         owed = self._owed_s(api, now) / most_s * limit
         return limit if owed < next(bulk.turns()).rows else max(1.0, limit - owed)
 
+    def most_rows(self, api: Api, *, workers: int, now: float) -> float:
+        """Return the rows of the largest batch with bulk that arrivals of the first class can wait for."""
+        estimate, rate = api.model.estimate, api.traffic.all.load_rate(now)
+        seconds = min(
+            longest_wait_s(api.rules.goal_s, rate, estimate),
+            self._cycles_s(api, estimate, workers=workers, now=now),
+        )
+        return min(api.limit_rows, rows_of(seconds, estimate))
+
+    def spares_last_until(self, queue: RequestQueue, share: Share, now: float) -> float:
+        """Return until when to leave the last idle worker to APIs with shorter goals; ``now`` if not at all.
+
+        Their requests would wait for this batch. It waits for another worker instead, for half of the time
+        that its own deadline leaves; the other half is for its own busy moments.
+        """
+        wait_s = self.neighbors_wait_s(queue, share, now)
+        if not share.finishes or share.finishes[0] - now <= wait_s:
+            return now
+        api, first = self._apis[queue.api], queue.most_urgent
+        upper_s = api.model.estimate.upper(min(queue.rows, api.limit_rows))
+        return first.arrival + (first.deadline - upper_s - first.arrival) / 2
+
+    def neighbors_wait_s(self, queue: RequestQueue, share: Share, now: float) -> float:
+        """Return how long requests of APIs with goals shorter than the next batch may wait for a worker.
+
+        Infinity if there are no such APIs, or hardly any of their requests arrive during the batch.
+        """
+        wait_s = math.inf
+        if len(share.apis) == 1:
+            return wait_s
+        api = self._apis[queue.api]
+        seconds = api.model.estimate.seconds(min(queue.rows, api.limit_rows))
+        for name in share.apis:
+            other = self._apis[name]
+            goal_s, rate = other.rules.goal_s, other.traffic.all.load_rate(now)
+            if other is not api and goal_s < seconds and rate * seconds > _FEW_ARRIVALS:
+                other_s = longest_wait_s(goal_s, rate, other.model.estimate)
+                wait_s = min(wait_s, other_s) if other_s > 0 else wait_s
+        return wait_s
+
     def _seconds(self, api: Api, estimate: Estimate, now: float) -> float:
         """Return how long a batch with bulk may take, with respect to future requests of the first classes.
 
         ``estimate`` predicts the batch time of the worker that runs the batch, which must be idle.
         """
-        wait_s, limit, share = math.inf, api.limit_rows, self._slots.of(api.rules.name)
+        wait_s, share = math.inf, self._slots.of(api.rules.name)
         for name in share.apis:
             other = self._apis[name]
             if rate := other.traffic.all.load_rate(now):
@@ -152,10 +194,18 @@ class BulkRoom:
         free_in_s = [until - now for until in share.finishes]
         if share.idle > 1:
             free_in_s.insert(0, 0.0)
-        rate, transport_s = api.traffic.all.load_rate(now), api.model.transport_s
         return min(
-            first_hole_s(free_in_s, wait_s, estimate.seconds(limit)),
-            most_cycles_s(rate, estimate, workers=share.workers, transport_s=transport_s, limit_rows=limit),
+            first_hole_s(free_in_s, wait_s, estimate.seconds(api.limit_rows)),
+            self._cycles_s(api, estimate, workers=share.workers, now=now),
+        )
+
+    def _cycles_s(self, api: Api, estimate: Estimate, *, workers: int, now: float) -> float:
+        return most_cycles_s(
+            api.traffic.all.load_rate(now),
+            estimate,
+            workers=workers,
+            transport_s=api.model.transport_s,
+            limit_rows=api.limit_rows,
         )
 
     def _even_rows(self, api: Api) -> float:

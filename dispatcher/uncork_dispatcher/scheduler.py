@@ -11,7 +11,7 @@ from typing import Any
 from uncork_dispatcher.actions import Action, Shed, ShedReason
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import FEW_ARRIVALS, BulkRoom, longest_wait_s
+from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies.base import Hold, Reason, Release
 from uncork_dispatcher.requests.batch import Batch
@@ -219,7 +219,7 @@ class Scheduler:
             not (self.draining or queue.retry or queue.bulk)
             and api.fills_batch(queue, fits)
             and api.has_earned
-            and self._neighbors_wait_s(queue, self._slots.of(queue.api), now) == math.inf
+            and self._room.neighbors_wait_s(queue, self._slots.of(queue.api), now) == math.inf
         )
 
     def _complete(self, queue: RequestQueue) -> Release:
@@ -237,7 +237,7 @@ class Scheduler:
         if queue.bulk:
             return self._room.decide(queue, now)
         share = self._slots.of(queue.api)
-        if share.idle == 1 and (until := self._spares_last_until(queue, share, now)) > now:
+        if share.idle == 1 and (until := self._room.spares_last_until(queue, share, now)) > now:
             return Hold(until, "neighbor")
         view = api.view(queue, self._slots, now)
         decision = api.policy.decide(view)
@@ -250,37 +250,6 @@ class Scheduler:
         if longest <= now:
             return Release(api.policy.limit_rows, "deadline")
         return Hold(longest, "window", decision.rows) if longest < decision.until else decision
-
-    def _spares_last_until(self, queue: RequestQueue, share: Share, now: float) -> float:
-        """Return until when to leave the last idle worker to APIs with shorter goals; ``now`` if not at all.
-
-        Their requests would wait for this batch. It waits for another worker instead, for half of the time
-        that its own deadline leaves; the other half is for its own busy moments.
-        """
-        wait_s = self._neighbors_wait_s(queue, share, now)
-        if not share.finishes or share.finishes[0] - now <= wait_s:
-            return now
-        api, first = self._apis[queue.api], queue.most_urgent
-        upper_s = api.model.estimate.upper(min(queue.rows, api.limit_rows))
-        return first.arrival + (first.deadline - upper_s - first.arrival) / 2
-
-    def _neighbors_wait_s(self, queue: RequestQueue, share: Share, now: float) -> float:
-        """Return how long requests of APIs with goals shorter than the next batch may wait for a worker.
-
-        Infinity if there are no such APIs, or hardly any of their requests arrive during the batch.
-        """
-        wait_s = math.inf
-        if len(share.apis) == 1:
-            return wait_s
-        api = self._apis[queue.api]
-        seconds = api.model.estimate.seconds(min(queue.rows, api.limit_rows))
-        for name in share.apis:
-            other = self._apis[name]
-            goal_s, rate = other.rules.goal_s, other.traffic.all.load_rate(now)
-            if other is not api and goal_s < seconds and rate * seconds > FEW_ARRIVALS:
-                other_s = longest_wait_s(goal_s, rate, other.model.estimate)
-                wait_s = min(wait_s, other_s) if other_s > 0 else wait_s
-        return wait_s
 
     def _decide_retry(self, queue: RequestQueue, now: float) -> Release | Hold:
         """Decide about requests whose worker was lost: no policy holds them."""
