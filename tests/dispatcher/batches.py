@@ -61,6 +61,7 @@ def batch_of(
         spread_s=spread_s,
         timeout_s=gives_up_at - started,
         transport_s=transport_s,
+        bulk_rows=sum([request.rows for request in requests if getattr(request, "bulk", False)]),
     )
     batch.seconds = seconds
     return batch

@@ -159,7 +159,8 @@ class HttpProtocol:
             data = self._known_body_received(data)
         if self.state is IDLE and self._replies.is_free:
             end = data.find(b"\r\n\r\n") + 4
-            known = self._routes.known.get(data[:end]) or self._routes.known_head(data[:end])
+            head = data[:end]
+            known = self._routes.known.get(head) or self._routes.known_head(head)
             if known is not None and len(data) <= end + known.length:
                 if end + known.length == len(data) <= SMALL_BYTES:
                     self._bursts.arrived(self, known, data[end:])

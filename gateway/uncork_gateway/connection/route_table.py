@@ -67,11 +67,11 @@ class RouteTable:
         return handler
 
     def known_head(self, head: bytes) -> Known | None:
-        """Return what is known of a head that may differ from a known one in its ids."""
+        """Return the known head from which this one differs only in ids; None if it has none, or is new."""
         if len(head) > _LONGEST_KNOWN_BYTES:
             return None
         key, ids = _without_ids(head)
-        known = self.known.get(key)
+        known = self.known.get(key) if ids else None
         if known is None or known.others is None:
             return known
         return known._replace(head=known.handler.read_head([*known.others, *ids], known.target))

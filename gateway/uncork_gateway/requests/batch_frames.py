@@ -33,7 +33,6 @@ def to_frame(
     metas: list[Meta] = []
     raw: list[Wanted] = []
     parameters: list[bytes] = []
-    bulk: list[bool] = []
     has_costs = False
     for request in batch.requests:
         asked = request.payload
@@ -42,7 +41,6 @@ def to_frame(
         forms.append(asked.form)
         raw.append(asked.raw)
         parameters.append(asked.parameters)
-        bulk.append(request.bulk)
         if asked.meta is not None:
             metas.append(asked.meta)
         if asked.cost.of_rows:
@@ -69,7 +67,7 @@ def to_frame(
         fits=fits,
         group=first.group,
         parameters=parameters if any(parameters) else None,
-        bulk=bulk if any(bulk) else None,
+        bulk=[request.bulk for request in batch.requests] if batch.bulk_rows else None,
     )
     return frame, bodies
 

@@ -66,7 +66,6 @@ class BatchRun:
         self._batch = batch
         forms = expand_forms(batch.forms, len(bodies))
         names = api.description.class_names
-        bulk = batch.bulk or [False] * len(bodies)
         costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
         self._requests = BatchRequests(
             bodies,
@@ -76,7 +75,7 @@ class BatchRun:
             batch.metas or (),
             batch.raw or (),
             [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters or ()],
-            () if names is None else [names[second] for second in bulk],
+            () if names is None else [names[second] for second in batch.bulk or [False] * len(bodies)],
         )
         self.calls = self._make_calls(api, handler, batch, limit)
         self._memory_failures = 0
