@@ -76,7 +76,7 @@ def class_cells() -> Iterator[Cell]:
 
 
 def shares(cell: Cell, *, seeds: Iterable[int], bulk_rows: float | None = None) -> Shares:
-    """Return what each class gets.
+    """Measure both classes of one cell.
 
     A bulk request has ``bulk_rows`` rows, by default one, or four if the fixed part is larger.
     """

@@ -89,7 +89,7 @@ def main(
 
 
 def beside_bulk(server: Server, way: Way, seconds: float) -> tuple[Outcome, Outcome]:
-    """Load both APIs of a way at a time; return the outcome of interactive requests, and that of bulk."""
+    """Load both APIs of a way at a time; return the outcomes, interactive requests first."""
     payload = Payload(bodies=(_ROW,))
     headers = ((CLASS_HEADER, way.bulk_class),) if way.bulk_class else ()
     bulk = Plan(

@@ -139,7 +139,7 @@ def aimed(plan: Plan, server: Server, *, path: str | None) -> Plan:
 def aimed_at(api: Api, plan: Plan, server: Server) -> Plan:
     """Return the plan for an API, with its goal and number range where the plan has none.
 
-    The goal is that of the class that the plan's headers name.
+    The plan's headers say which class's goal applies.
 
     Raises:
         NoSuchApi: if the API has no such class.

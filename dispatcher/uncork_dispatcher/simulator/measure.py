@@ -40,7 +40,7 @@ class Measured:
         utilisation: share of the workers' time that batches took.
         padding_share: share of the work that was padding; 0 if padding takes no time, NaN without batches.
         bulk_per_s: rows of the second class in responses, per second. Latencies, responses and shed requests
-            are those of the first class; batches and utilisation include both.
+            count the first class only; batches and utilisation include both.
     """
 
     mean_ms: float

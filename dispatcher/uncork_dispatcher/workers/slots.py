@@ -51,7 +51,7 @@ class Slots:
         self._reserved: dict[str, Share] = {}
         """The shares of the other APIs, by API."""
         self.shares: list[Share] = [self.shared]
-        """All shares, those of a single API first."""
+        """All shares; those with one API come first."""
         self.workers = 0
         """The number of healthy workers."""
         self.idle = 0

@@ -47,7 +47,7 @@ class Payload:
             )
 
     def shuffled(self, seed: str) -> "Payload":
-        """Return the bodies and their responses in random order; those of a function keep their order."""
+        """Return the bodies and their responses in random order, unless a function makes them."""
         order = list(range(len(self.bodies)))
         Random(seed).shuffle(order)
         return replace(

@@ -11,7 +11,7 @@ from uncork.adapters import Json, NdArray
 
 
 class Coalescing(Service):
-    """The handlers return what follows from their rows."""
+    """The result of each handler depends on its rows only."""
 
     @api(input=Json(), coalesce=True, mb_max_latency=60_000)
     def gated(self, rows: list[dict[str, Any]]) -> list[Any]:

@@ -198,7 +198,7 @@ class Telling(Echo):
     """Replies with all headers of the request."""
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> bytes:
-        """Return all headers; those of one name in their order."""
+        """Return all headers, sorted by name; repeated headers keep their order."""
         return repr(sorted(((name.lower(), value) for name, value in headers), key=itemgetter(0))).encode()
 
 

@@ -73,7 +73,7 @@ def comparison(cell: Cell, **mean_ms: float) -> Comparison:
 
 
 def test_a_second_class_has_its_throughput() -> None:
-    """All other numbers are those of the first; by default only cork is simulated, which knows classes."""
+    """All other numbers are about the first class. By default only cork is simulated, as it knows classes."""
     bulk = ("--load", "0.5", "--goal-ms", "100", "--seeds", "1", "--bulk-clients", "32", "--bulk-rows", "8")
     output = run(*bulk, *SMALL).output
     assert "bulk 32 x 8" in output

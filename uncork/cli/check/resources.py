@@ -12,7 +12,7 @@ Plans = Mapping[str, Plan]
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """The resources that the workers of all services need, and those of the machine.
+    """What the workers of all services need, and what the machine has.
 
     Attributes:
         worker_bytes: memory of all workers before their first batches; None if unknown for a service.

@@ -194,7 +194,7 @@ function times({ api, batches, colors }) {
   };
 }
 
-/** A text about the requests of an API, or one for each of its classes. The lines are those of the first. */
+/** A text about the requests of an API, or one for each of its classes. The lines show the first class. */
 const byClass = (api, text) => (api.classes.length ? api.classes.map((each) => `${each.name}: ${text(each)}`).join(" ") : text(api));
 
 const latencyText = ({ latency: recent, goal_ms }) =>
