@@ -106,7 +106,8 @@ class Api:
         Return None if
 
         * the clients return so soon that workers are hardly idle;
-        * new clients, bulk, other groups, other batch keys or, for these workers, other APIs have requests;
+        * new clients, bulk, other groups, other batch keys or, for these workers, other APIs have requests, or
+          had most of the last ones;
         * answered clients do not return together;
         * lengths decide which requests share a batch;
         * there are more than eight workers, or none.
@@ -118,7 +119,7 @@ class Api:
         if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
             return None
         separates = model.measures.separates and self._has_lengths
-        if not 0 < share.workers <= _MOST_WORKERS or separates:
+        if not (0 < share.workers <= _MOST_WORKERS and traffic.mean_rows) or separates:
             return None
         rows = self.backlog.rows
         for running in slots:

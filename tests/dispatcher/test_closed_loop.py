@@ -6,8 +6,10 @@ import math
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.dispatcher.driver import poll_all, starts
+from tests.dispatcher.driver import core_with, poll_all, starts
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.loop_plan import ClosedLoop
 from uncork_dispatcher.policies.base import REGISTERED, Hold, Policy, Release, View
@@ -195,6 +197,42 @@ def test_requests_that_cannot_share_the_batch_end_the_loop(
     at_worker.done(first)
     at_worker.poll()
     assert at_worker.loops[-1] is None
+
+
+@pytest.mark.parametrize("of", ["key", "group"])
+def test_clients_whose_requests_are_the_fewer_are_no_loop(monkeypatch: pytest.MonkeyPatch, of: str) -> None:
+    """Their last batch runs alone, and what is known of their returns says nothing about the others."""
+    stage = Stage(monkeypatch, complete=99)
+    for _ in range(20):
+        stage.submit(8)
+        stage.done(stage.start(), took_s=0.001)
+        stage.submit(4, first=8, **{of: "other"})  # type: ignore[arg-type]
+        stage.done(stage.start(), took_s=0.001)
+        stage.poll()
+        stage.now += 0.5
+
+    assert stage.loops[-1] is None
+
+
+@given(
+    batches=st.lists(
+        st.tuples(st.sampled_from("aab"), st.integers(1, 9), st.sampled_from([0.0, 0.001, 0.2])), min_size=10, max_size=30
+    )
+)
+def test_cork_plans_for_any_mix_of_batch_keys(batches: list[tuple[str, int, float]]) -> None:
+    core = core_with(ApiRules(name="a", goal_s=9.0))
+    now, requests = 0.0, 0
+    for key, clients, away_s in batches:
+        for client in range(clients):
+            requests += 1
+            core.submit(requests, api="a", key=key, source=(key, client), now=now)
+        now += 0.25
+        while started := starts(poll_all(core, now)):
+            now += 0.01
+            core.batch_done(started[0].number, status="worked", now=now, chunks=[(started[0].rows, 0.001)])
+        now += away_s
+
+    assert core.is_empty
 
 
 def test_requests_for_reserved_workers_do_not_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
