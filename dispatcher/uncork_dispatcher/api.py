@@ -106,8 +106,8 @@ class Api:
         Return None if
 
         * the clients return so soon that workers are hardly idle;
-        * new clients, bulk, other groups, other batch keys or, for these workers, other APIs have requests, or
-          had most of the last ones;
+        * new clients, bulk, other groups, other batch keys or, for these workers, other APIs have requests;
+        * most of the latest arrivals had other groups or batch keys;
         * answered clients do not return together;
         * lengths decide which requests share a batch;
         * there are more than eight workers, or none.

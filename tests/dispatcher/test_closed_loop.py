@@ -216,7 +216,9 @@ def test_clients_whose_requests_are_the_fewer_are_no_loop(monkeypatch: pytest.Mo
 
 @given(
     batches=st.lists(
-        st.tuples(st.sampled_from("aab"), st.integers(1, 9), st.sampled_from([0.0, 0.001, 0.2])), min_size=10, max_size=30
+        st.tuples(st.sampled_from("aab"), st.integers(1, 9), st.sampled_from([0.0, 0.001, 0.2])),
+        min_size=10,
+        max_size=30,
     )
 )
 def test_cork_plans_for_any_mix_of_batch_keys(batches: list[tuple[str, int, float]]) -> None:
