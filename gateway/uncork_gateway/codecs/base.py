@@ -7,14 +7,12 @@ be cheap.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from uncork_dispatcher import Submission, Waiter
 from uncork_gateway.codecs.cost import NO_COST, Cost, Weigh, unweighed
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.protocols.tensor_rows import json_objects, json_rows, values_of
@@ -35,8 +33,6 @@ from uncork_workers.wire.tensors import join_columns
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import RequestSpan
-
-R = TypeVar("R")
 
 
 class Sink(Protocol):
@@ -101,33 +97,6 @@ class Marshalled(msgspec.Struct, frozen=True):
             return len(self.body) + len(self.parameters)
         headers = sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in self.meta.headers])
         return len(self.body) + len(self.meta.content_type) + len(self.meta.query) + headers
-
-    def submission(
-        self,
-        waiter: Waiter[R],
-        api: str,
-        *,
-        client_timeout_s: float = math.inf,
-        source: Hashable = None,
-        flow: Hashable = None,
-        bulk: bool = False,
-    ) -> Submission[Marshalled, R]:
-        """Return the dispatcher's form of the request; ``waiter`` receives its result."""
-        return Submission(
-            waiter,
-            api,
-            self,
-            rows=self.rows,
-            cost=self.cost.total,
-            longest=self.cost.longest,
-            size_bytes=len(self.body) + len(self.parameters) if self.meta is None else self.size_bytes,
-            key=(self.accept, self.key) if self.accept else self.key,
-            group=self.group,
-            client_timeout_s=client_timeout_s,
-            source=source,
-            flow=flow,
-            bulk=bulk,
-        )
 
     def path_to(self, place: RowPath) -> str:
         """Return the path in the client's body of a value in the rows, for error messages."""

@@ -66,11 +66,13 @@ class ApiCall(AnsweredCall):
             self,
             payload,
             () if route.coalescing is None else credentials_of(head.metadata),
-            client_timeout_s=head.timeout_s,
-            # Requests that are open at one time are of different callers, even if they share a connection.
-            source=(stream.connection.number, stream.lane, self.place),
-            flow=value_of(head.metadata, fair_by),
-            bulk=self._bulk,
+            {
+                "client_timeout_s": head.timeout_s,
+                # Requests open at one time are of different callers, even if they share a connection.
+                "source": (stream.connection.number, stream.lane, self.place),
+                "flow": value_of(head.metadata, fair_by),
+                "bulk": self._bulk,
+            },
         )
 
     def _written(self, answer: RequestResult[HandlerResult]) -> tuple[bytes, bytes]:

@@ -71,7 +71,8 @@ class ApiRequest(BufferedRequest[ApiRoute]):
 
     @property
     def _tally(self) -> ApiTally:
-        return self._route.tally_of(self._bulk)
+        route = self._route
+        return route.tally_of(self._bulk) if self._bulk else route.tally
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:
         route, result = self._route, accepted(answer)
@@ -100,8 +101,10 @@ class ApiRequest(BufferedRequest[ApiRoute]):
             self,
             payload,
             head.credentials,
-            client_timeout_s=head.timeout_s,
-            source=self._connection.number,
-            flow=head.flow,
-            bulk=self._bulk,
+            {
+                "client_timeout_s": head.timeout_s,
+                "source": self._connection.number,
+                "flow": head.flow,
+                "bulk": self._bulk,
+            },
         )

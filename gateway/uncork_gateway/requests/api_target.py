@@ -58,8 +58,8 @@ class ApiTarget:
         self,
         waiter: Waiter[HandlerResult],
         payload: Marshalled,
-        credentials: Hashable = None,
-        **client: Unpack[Client],
+        credentials: Hashable,
+        client: Client,
     ) -> Submitted | CoalescedRequest:
         """Queue a request, or let it join an identical one; return it, or its parts, for :meth:`cancel`.
 
@@ -77,8 +77,8 @@ class ApiTarget:
 
     def _begin(self, waiter: Waiter[HandlerResult], payload: Marshalled, client: Client) -> Submitted:
         for shadow in self.shadows:
-            waiter = shadow.follow(waiter, payload, bulk=client.get("bulk", False))
-        return submit(self.dispatcher, waiter, self.api, payload, **client)
+            waiter = shadow.follow(waiter, payload, bulk=client["bulk"])
+        return submit(self.dispatcher, waiter, self.api, payload, client)
 
     def cancel(self, submitted: Submitted | CoalescedRequest) -> None:
         """Remove a request whose client has left."""

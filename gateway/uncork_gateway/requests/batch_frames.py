@@ -1,6 +1,7 @@
 """Converts batches to the frames for workers, and replies to results."""
 
 import math
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -9,7 +10,7 @@ from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire import messages
-from uncork_workers.wire.messages import Form, Meta, RowResult, Wanted, compact_forms, expand_forms
+from uncork_workers.wire.messages import RowResult, compact_forms, expand_forms
 from uncork_workers.wire.schema import ApiSettings
 
 
@@ -27,37 +28,23 @@ def to_frame(
         # A model may truncate long rows, which then count less than their cost; a batch within the limit
         # always runs as one call.
         limit_rows = max(limit_rows, math.ceil(batch.rows))
-    bodies: list[bytes] = []
-    rows: list[int] = []
-    forms: list[Form] = []
-    metas: list[Meta] = []
-    raw: list[Wanted] = []
-    parameters: list[bytes] = []
-    has_costs = False
-    for request in batch.requests:
-        asked = request.payload
-        bodies.append(asked.body)
-        rows.append(request.rows)
-        forms.append(asked.form)
-        raw.append(asked.raw)
-        parameters.append(asked.parameters)
-        if asked.meta is not None:
-            metas.append(asked.meta)
-        if asked.cost.of_rows:
-            has_costs = True
+    payloads = payloads_of(batch)
+    bodies = [asked.body for asked in payloads]
+    raw = [asked.raw for asked in payloads]
+    parameters = [asked.parameters for asked in payloads]
     frame = messages.Batch(
         batch=batch.number,
         api=batch.api,
         limit_rows=limit_rows,
         lengths=list(map(len, bodies)),
-        rows=rows,
+        rows=[asked.rows for asked in payloads],
         allowed_batch_sizes=settings.allowed_batch_sizes,
         allowed_lengths=settings.allowed_lengths or (),
-        costs=_row_costs(batch) if has_costs else None,
+        costs=_row_costs(payloads),
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
-        forms=compact_forms(forms),
-        metas=metas or None,
+        forms=compact_forms([asked.form for asked in payloads]),
+        metas=[asked.meta for asked in payloads if asked.meta is not None] or None,
         accept=first.accept,
         raw=raw if any(raw) else None,
         id=batch_id,
@@ -72,9 +59,12 @@ def to_frame(
     return frame, bodies
 
 
-def _row_costs(batch: Batch[Submission[Marshalled, HandlerResult]]) -> list[float]:
-    """Return the cost of each row. A request from before a reload that added the cost has none: 1 per row."""
-    return [cost for asked in payloads_of(batch) for cost in asked.cost.of_rows or [1] * asked.rows]
+def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:
+    """Return the cost of each row; None if none has one."""
+    if not any(asked.cost.of_rows for asked in payloads):
+        return None
+    # A request from before a reload that added the cost has none.
+    return [cost for asked in payloads for cost in asked.cost.of_rows or [1] * asked.rows]
 
 
 def from_frame(

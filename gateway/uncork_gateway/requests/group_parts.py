@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import chain
-from typing import TypedDict, Unpack
+from typing import TypedDict
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from uncork_workers.wire.schema import CSV
 from uncork_workers.wire.tensors import join_columns, split_columns
 
 
-class Client(TypedDict, total=False):
+class Client(TypedDict):
     """What the dispatcher knows of a request's client; see :class:`Submission`."""
 
     client_timeout_s: float
@@ -39,19 +39,19 @@ def submit(
     waiter: Waiter[HandlerResult],
     api: str,
     payload: Marshalled,
-    **client: Unpack[Client],
+    client: Client,
 ) -> Submitted:
     """Queue a request; return it, or its parts, to be cancelled.
 
     Raises:
         RequestShed: if the request, or a part of it, was shed at once.
     """
-    if client.get("bulk") and payload.rows > 1 and not payload.parts:
+    if client["bulk"] and payload.rows > 1 and not payload.parts:
         rows = payload.rows if payload.cost.total is None else payload.cost.total
         payload = divided(payload, dispatcher.bulk_parts(api, rows=rows, size_bytes=payload.size_bytes))
     if payload.parts:
-        return GroupParts(waiter, dispatcher, api, payload, **client)
-    submission = payload.submission(waiter, api, **client)
+        return GroupParts(waiter, dispatcher, api, payload, client)
+    submission = submission_of(waiter, api, payload, client)
     dispatcher.submit(submission)
     return submission
 
@@ -73,13 +73,13 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
         api: str,
         payload: Marshalled,
-        **client: Unpack[Client],
+        client: Client,
     ) -> None:
         super().__init__(caller, dispatcher, len(payload.parts))
         self._rows = [part.rows for part in payload.parts]
         try:
             for at, part in enumerate(payload.parts):
-                self._submit(part.payload.submission(PartWaiter(self, at), api, **client))
+                self._submit(submission_of(PartWaiter(self, at), api, part.payload, client))
         except Exception:
             self.withdraw()
             raise
@@ -94,6 +94,28 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
     def _join(self, replies: Sequence[HandlerResult], answer: RequestResult[HandlerResult]) -> None:
         result = joined(replies, self._rows)
         self._caller.answered(RequestResult(result, answer.batch, answer.queued_s))
+
+
+def submission_of(
+    waiter: Waiter[HandlerResult], api: str, payload: Marshalled, client: Client
+) -> Submission[Marshalled, HandlerResult]:
+    """Return a request, or a part of one, as the dispatcher takes it."""
+    cost = payload.cost
+    return Submission(
+        waiter,
+        api,
+        payload,
+        rows=payload.rows,
+        cost=cost.total,
+        longest=cost.longest,
+        size_bytes=payload.size_bytes,
+        key=(payload.accept, payload.key) if payload.accept else payload.key,
+        group=payload.group,
+        client_timeout_s=client["client_timeout_s"],
+        source=client["source"],
+        flow=client["flow"],
+        bulk=client["bulk"],
+    )
 
 
 Submitted = Submission[Marshalled, HandlerResult] | GroupParts

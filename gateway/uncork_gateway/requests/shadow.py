@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from uncork_dispatcher import AsyncDispatcher, RequestResult, RequestShed
 from uncork_dispatcher.jobs import Waiter
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.requests.group_parts import submit
+from uncork_gateway.requests.group_parts import Client, submit
 from uncork_gateway.requests.same_answer import same_answer
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.metrics import SECONDS_BOUNDS
@@ -83,8 +84,9 @@ class Shadow:
 
     def _send(self, comparison: _Comparison, payload: Marshalled, bulk: bool) -> None:
         copy = _Copy(comparison, self._duration)
+        client = Client(client_timeout_s=math.inf, source=None, flow=None, bulk=bulk)
         try:
-            submit(self._dispatcher, copy, self._api, replace(payload, span=None), bulk=bulk)
+            submit(self._dispatcher, copy, self._api, replace(payload, span=None), client)
         except RequestShed as error:
             copy.failed(error)
         except KeyError:  # The other version has dropped the API since the request came.

@@ -29,7 +29,7 @@ from uncork_gateway.headers import Header
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
 from uncork_gateway.requests.group_parts import Client as OfClient
-from uncork_gateway.requests.group_parts import submit
+from uncork_gateway.requests.group_parts import submission_of, submit
 from uncork_gateway.requests.shadow import Shadow, ShadowTally
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_workers.wire.schema import CSV, NPY, ApiDescription
@@ -251,7 +251,7 @@ async def test_bulk_that_is_divided_is_run_once() -> None:
     found: list[Asked] = []
 
     def begin(waiter: Any, payload: Marshalled, client: OfClient) -> Any:
-        return submit(on.stage.dispatcher, waiter, "echo", divided(payload, 2), **client)
+        return submit(on.stage.dispatcher, waiter, "echo", divided(payload, 2), client)
 
     for body in (b"1,2,3,4", b"1,2,3,4", b"5,6", b"5,6"):
         client = OfClient(client_timeout_s=math.inf, source=None, flow=None, bulk=True)
@@ -439,7 +439,7 @@ class Orders(RuleBasedStateMachine):
     def begin(self, waiter: Any, payload: Marshalled, client: OfClient) -> Any:
         if self.refuses or client["client_timeout_s"] <= 0:
             raise RequestShed("queue_full")
-        submission: Submission[Marshalled, HandlerResult] = payload.submission(waiter, "echo", **client)
+        submission = submission_of(waiter, "echo", payload, client)
         self.begun += 1
         submission.arrival = self.now
         self.running.append(submission)
