@@ -23,7 +23,7 @@ from uncork_dispatcher.simulator import Clients, Scenario, ServiceTime, open_loo
 from uncork_loadtests.reports.page import BLUE, DARK_GREY, GREEN, PURPLE, SKY_BLUE, VERMILION
 
 FOLDER = Path(__file__).parent
-PAGE = FOLDER.parent / "explanation/dispatcher.md"
+PAGE = FOLDER.parent.parent / "benchmarks/results/dispatcher.md"
 CLASS_LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 CLASS_GOAL_MS = 100.0
 LOOKS = {
