@@ -54,7 +54,7 @@ class RetrySchedule:
         self._refused = 0
 
     def next_after_s(self, *, now: float, earliest: float, seconds: float) -> float:
-        """Return in how many seconds to retry, ``earliest`` at the soonest; the request takes ``seconds``."""
+        """Return in how many seconds to retry a request that takes ``seconds``, not before ``earliest``."""
         turn = min(max(self._retry_slots_until, earliest), now + _LONGEST_RETRY_S)
         self._retry_slots_until = turn + seconds / _RETURNING_SHARE
         spread = self._refused * _GOLDEN % 1
@@ -136,7 +136,7 @@ class Admission:
         return queue.displaced(entry.flow, more, over=over, limits=limits)
 
     def _newest_bulk(self, over: Load) -> list[Entry]:
-        """Return the newest requests of bulk, of one batch key at a time, that make up for ``over``."""
+        """Return the newest requests of bulk that make room for ``over``; empty if all are too few."""
         displaced: list[Entry] = []
         for queue in reversed(self._queues.front(self._api.rules.name, bulk=True)):
             for entry in queue.newest_first():
@@ -305,7 +305,7 @@ class Admission:
         return rows + share * (backlog.rows - queue.rows), requests + math.ceil(share * others)
 
     def _extend_budget(self, *, rows: float, requests: int, now: float) -> bool:
-        """Set the budget to twice this backlog if that meets the goal; return whether it does."""
+        """Set the budget to twice this backlog if that meets the goal; return False if it does not."""
         rows, requests = 2 * rows, 2 * requests
         finish = self._finish(self._free_at(now), rows=rows, requests=requests)
         if finish > self._api.due_at(now, math.inf):

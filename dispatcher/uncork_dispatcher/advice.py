@@ -46,7 +46,7 @@ class Advice(NamedTuple):
 
 
 def advise(key: str, /, **figures: Any) -> Advice:
-    """Return an advice with its texts. ``key`` is a key of :data:`TEMPLATES`: ``code`` or ``code/case``."""
+    """Return an advice with its texts. ``key`` is a key of :data:`TEMPLATES`."""
     wrong, remedy = TEMPLATES[key]
     words = [_FORMATTER.vformat(template, (), figures) for template in (wrong, remedy)]
     return Advice(key.partition("/")[0], figures, *words)

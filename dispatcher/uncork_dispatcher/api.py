@@ -93,7 +93,7 @@ class Api:
         )
 
     def plan(self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float) -> None:
-        """Let the policy plan, after a batch of several requests or, while it has a plan, after any batch."""
+        """Let the policy set ``complete_rows`` after a batch; a small batch counts only while it is set."""
         policy = self.policy
         if policy.plans and (len(ended.entries) >= _SEVERAL or policy.complete_rows < math.inf):
             policy.plan(self._closed_loop(ended, queues, slots, now))
@@ -101,14 +101,14 @@ class Api:
     def _closed_loop(
         self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float
     ) -> ClosedLoop | None:
-        """Return the closed loop that the policy may plan for, after a batch.
+        """Return the closed loop that the policy may plan for after a batch, if there is one.
 
         Return None if
 
-        * the clients return so soon that workers are hardly idle;
-        * new clients, bulk, other groups, other batch keys or, for these workers, other APIs have requests;
+        * there is no plan yet, and the clients return so soon that workers are hardly idle;
+        * these workers have bulk, or requests of another API, group or batch key;
         * most of the latest arrivals had other groups or batch keys;
-        * answered clients do not return together;
+        * many rows come from new clients, or answered clients do not return together;
         * lengths decide which requests share a batch;
         * there are more than eight workers, or none.
         """
@@ -217,7 +217,7 @@ class Api:
         return min(rows, queue.rows * mixable / sum([entry.rows for entry in sample]))
 
     def _limits(self, rows: float, fits: float = math.inf) -> tuple[float, float]:
-        """Return the largest size, by the current measure, and the most rows of a batch of ``rows`` rows."""
+        """Return the limits of a batch for ``rows`` rows: its size by the current measure, and its rows."""
         measures, rules = self.model.measures, self.rules
         size, allowed = rows * measures.ratio, rules.allowed_batch_sizes
         # Of short rows, more than usual make a batch of this size, but never more than the limit.
@@ -256,11 +256,11 @@ class Api:
         )
 
     def urgency(self, queue: RequestQueue) -> float:
-        """Return the sort key of a queue: the oldest request first; loose goals and slow models go later."""
+        """Return the sort key of a queue: its oldest request's arrival + goal, or + a slow model's time."""
         return queue.oldest.arrival + max(self.rules.goal_s, 2 * self.model.smallest_s)
 
     def due_at(self, now: float, expires_at: float, *, bulk: bool = False) -> float:
-        """Return when the worker must be done with a request that arrives ``now``: less the transport."""
+        """Return the deadline, less the transport, of a request that arrives ``now``."""
         rules = self.rules
         due_at = now + (rules.bulk_goal_s if bulk and rules.bulk_goal_s is not None else rules.goal_s)
         return (due_at if due_at < expires_at else expires_at) - self.model.allowance_s
@@ -307,7 +307,7 @@ class Api:
         return self.model.estimate.earned_rows > 0
 
     def _rows(self, entries: Sequence[Entry]) -> Rows | None:
-        """Return the rows that the limit of lengths is learned from; None if it cannot be learned."""
+        """Return number and length of a batch's rows, to learn the limit of lengths; None if it cannot be."""
         if not self.model.measures.compares or self.rules.allowed_lengths:
             return None
         number = padded_count(sum([entry.count for entry in entries]), self.rules.allowed_batch_sizes)

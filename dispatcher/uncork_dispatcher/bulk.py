@@ -51,9 +51,9 @@ def longest_wait_s(goal_s: float, rate: float, estimate: Estimate) -> float:
 
 
 def first_hole_s(free_in_s: Iterable[float], wait_s: float, enough_s: float) -> float:
-    """Return in how many seconds the first hole ends, at least if that is before ``enough_s``.
+    """Return in how many seconds the first hole ends; at least ``enough_s`` if it ends later.
 
-    ``free_in_s`` says in how many seconds other workers are free, ascending.
+    ``free_in_s`` has the seconds until each other worker is free, ascending.
     """
     last_s = 0.0
     for free_s in free_in_s:
@@ -71,7 +71,7 @@ def rows_of(seconds: float, estimate: Estimate) -> float:
 def most_cycles_s(
     rate: float, estimate: Estimate, *, workers: int, transport_s: float, limit_rows: float
 ) -> float:
-    """Return how long a batch may take so that more rows would still gain bulk a tenth."""
+    """Return the batch time beyond which more rows gain bulk less than a tenth."""
     rho = rate * estimate.slope_s / workers
     if rate * estimate.seconds(limit_rows) <= _FEW_ARRIVALS or rho >= 1:
         return math.inf
@@ -87,7 +87,7 @@ class BulkRoom:
         self._slots = slots
 
     def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
-        """Decide about bulk alone: it runs in a hole while nothing else waits, or when it is owed time."""
+        """Decide about a batch of bulk only: it runs in a hole while nothing else waits, or if owed time."""
         api, first = self._apis[queue.api], next(queue.turns()).rows
         worker = self._slots.next_idle(api.model.slowdowns, now)
         estimate = api.model.estimate.slowed(api.model.slowdown(worker))
@@ -153,8 +153,8 @@ class BulkRoom:
     def spares_last_until(self, queue: RequestQueue, share: Share, now: float) -> float:
         """Return until when to leave the last idle worker to APIs with shorter goals; ``now`` if not at all.
 
-        Their requests would wait for this batch. It waits for another worker instead, for half of the time
-        that its own deadline leaves; the other half is for its own busy moments.
+        The queue waits for another worker instead, for half of the time that its deadline leaves. The other
+        half is for when all workers are busy.
         """
         wait_s = self.neighbors_wait_s(queue, share, now)
         if not share.finishes or share.finishes[0] - now <= wait_s:
@@ -209,7 +209,7 @@ class BulkRoom:
         )
 
     def _even_rows(self, api: Api) -> float:
-        """Return an equal share for each worker of the bulk that is queued and running."""
+        """Return the rows of bulk, queued and running, divided by the number of workers."""
         running = sum([batch.bulk_rows for batch in self._slots if batch.api == api.rules.name])
         return math.ceil((api.bulk_backlog.rows + running) / self._slots.of(api.rules.name).workers)
 
@@ -220,7 +220,7 @@ class BulkRoom:
         return max(0.0, missing_s / (_SHARE * self._slots.of(api.rules.name).workers))
 
     def got(self, api: Api, seconds: float) -> None:
-        """Charge bulk for its part of a batch. It owes half a full batch at most."""
+        """Charge bulk for its part of a batch; its debt is half a full batch at most."""
         api.bulk_backlog.owed_s = max(-self._most_s(api) / 2, api.bulk_backlog.owed_s - seconds)
 
     def rate(self, api: Api, free_at: Numbers, now: float) -> float:

@@ -94,10 +94,10 @@ def results_fault(results: Any, expected: int) -> Exception | None:
 
 
 class BatchResult(NamedTuple, Generic[R]):
-    """The result of a batch.
+    """The result of a batch: one result per request, in order.
 
-    ``results`` has one result per request, in order. ``status`` and ``chunks`` are passed to
-    :meth:`Dispatcher.batch_done`; chunks count rows or cost, like the batch's ``rows``.
+    ``chunks`` has (rows, seconds) of each call at the worker, with cost for rows if the API has one; see
+    :meth:`Dispatcher.batch_done`.
     """
 
     results: Sequence[R]

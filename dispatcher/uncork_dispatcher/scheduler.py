@@ -158,9 +158,9 @@ class Scheduler:
     def _to_ask(self, share: Share, now: float) -> Iterator[RequestQueue]:
         """Iterate over the queues about which the policies must decide, the first to get a worker first.
 
-        The oldest goes first, unless queues of its API are at risk: a request of theirs would be late after
-        the largest batch of the API. Of these, the one that brings the most rows per second goes first. Not
-        every queue can be served in time then, and batches of few rows would make more requests late.
+        Bulk that is owed time goes first, then the oldest queue. But if another batch, as large as the
+        largest queue, would make some of this API's queues late, the largest of these goes before it: not
+        every queue can be in time then, and small batches would make more requests late.
         """
         first = None
         if len(self._queues) > 1 and not self.draining:
@@ -175,7 +175,7 @@ class Scheduler:
                 yield queue
 
     def _largest_at_risk(self, api: str, now: float) -> RequestQueue | None:
-        """Return the queue at risk with the most rows, if any is; see :meth:`_to_ask`."""
+        """Return the largest queue that would be late after another batch, if any; see :meth:`_to_ask`."""
         queues, estimate = self._queues.front(api), self._apis[api].model.estimate
         rows = [min(queue.rows, self._apis[api].limit_rows) for queue in queues]
         free_at = now + estimate.seconds(max(rows))

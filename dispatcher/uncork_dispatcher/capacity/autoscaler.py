@@ -57,7 +57,7 @@ ScalingState = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiDemand:
-    """What the autoscaler must know of one API at a look.
+    """The arrivals, estimate and limits of one API, for :meth:`Autoscaler.look`.
 
     Attributes:
         arrived_rows: rows that have arrived since the start, shed requests included.
@@ -95,7 +95,7 @@ class ScalingReason(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The result of a look.
+    """The result of :meth:`Autoscaler.look`.
 
     Attributes:
         wanted: workers that the traffic needs, headroom included, regardless of the bounds; the target while

@@ -63,7 +63,7 @@ class Traffic:
         self.returns = Returns()
 
     def arrived(self, source: Hashable, rows: float, now: float) -> None:
-        """Count a request of ``rows`` rows from the client ``source``; None if the client is unknown."""
+        """Count a request of ``rows`` rows from the client ``source``, which is None if unknown."""
         self.count(rows, now)
         if source is None or not self.returns.arrived(source, now):
             self.new_clients.arrived(rows, now)
@@ -77,7 +77,7 @@ class Traffic:
         self._slow_rate.arrived(rows, now)
 
     def counted(self) -> Traffic:
-        """Return a copy of what :meth:`count` learns."""
+        """Return a copy with the rates and the mean, without the clients."""
         traffic = Traffic()
         traffic.mean_rows = self.mean_rows
         traffic._rate, traffic._slow_rate = copy(self._rate), copy(self._slow_rate)
@@ -94,7 +94,7 @@ class Traffic:
 
 
 _NONE = Traffic()
-"""Learns nothing."""
+"""Traffic without arrivals."""
 
 
 class ApiTraffic:

@@ -18,7 +18,7 @@ class GroupTimes:
 
     def __init__(self) -> None:
         self._means: dict[int, tuple[float, int]] = {}
-        """By size: the mean, and the number of groups behind it."""
+        """By size: the mean seconds, and the number of groups that it rests on."""
         self.latest_s = 0.0
         """Seconds until the latest group was back; 0 before the first."""
 
@@ -44,7 +44,7 @@ class GroupTimes:
         return min(whole, 2 * half), min(half, whole)
 
     def _seen(self, rows: float) -> float | None:
-        """Return the seconds for ``rows`` rows in proportion to the nearest size; None if none is near."""
+        """Return the mean of the nearest size, scaled to ``rows``; None if none is within a factor of 1.4."""
         size = _size(rows)
         for distance in range(5):
             for near in (size + distance, size - distance):

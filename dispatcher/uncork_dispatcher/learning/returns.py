@@ -93,7 +93,7 @@ class ReturnForecast:
         return self._delays.squared_variation()
 
     def _due_groups(self) -> list[tuple[float, float, float]]:
-        """Return, for each group: its age, its missing rows per weight not back yet, and the weight back."""
+        """Return (age, missing rows per missing weight, weight returned) of each of the latest groups."""
         if self._due is None:
             total = self._delays.total
             self._due = []

@@ -26,9 +26,9 @@ HoldReason = Literal[
 ]
 """Why requests are held although a worker is idle. The policy holds to keep batches even, for clients to
 return, to use the goal to the last moment, for one more request, or until a fixed time has passed. The core
-holds quarantined requests while one of them is retried, a lost batch until a worker of another host is
-idle, and both until another worker can run other requests, bulk until there is room for it, and a long batch
-while it would take the last idle worker from APIs with shorter goals."""
+holds a quarantined request while another one runs, a lost batch until a worker of another host is idle,
+either of them to leave a worker for other requests, bulk until there is room for it, and a long batch that
+would take the last idle worker from APIs with shorter goals."""
 
 
 class Numbers(Protocol):
@@ -87,7 +87,7 @@ class Release(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Hold the queue; the policy decides again at ``until``, or earlier if something happens."""
+    """Hold the queue until ``until``, unless enough rows arrive (see ``rows``) or something else changes."""
 
     until: float
     reason: HoldReason

@@ -119,7 +119,7 @@ class CorkPolicy(Policy):
         )
 
     def _best(self, view: View, load: Load, rows: float) -> Wait:
-        """Return the hold that still pays for the most queued rows; of 0 s if none pays for ``rows`` rows."""
+        """Return the hold that pays up to the most queued rows; 0 s if none pays with ``rows`` rows."""
         own_s = view.estimate.seconds(view.batch_rows) / load.workers
         gap, releases = self._gap(view, load, own_s)
         own = not releases

@@ -73,7 +73,7 @@ class FairQueue(RequestQueue):
         self._order = 0
 
     def append(self, entry: Entry) -> bool:
-        """Add a new arrival to the queue and to its flow; return whether it is now the most urgent."""
+        """Add a new arrival to the queue and to its flow; return True if it is now the most urgent."""
         flow = self._flows.get(entry.flow)
         if flow is None:
             self._order += 1

@@ -145,7 +145,7 @@ class RequestQueue:
         return len(self._entries)
 
     def append(self, entry: Entry) -> bool:
-        """Add a new arrival; return whether it is now the most urgent request."""
+        """Add a new arrival; return True if it is now the most urgent request."""
         self.newest = entry.arrival
         self._entries[entry.number] = entry
         self.rows += entry.rows

@@ -36,11 +36,11 @@ class Backlog:
     rows: float = 0.0
     size_bytes: int = 0
     owed_s: float = 0.0
-    """Of bulk: the workers' time that it is owed, its share less what it got, at ``queued_since``."""
+    """Of bulk: the workers' time owed to it, its share less its batches, at ``queued_since``."""
     queued_since: float = 0.0
-    """Of bulk: something has been queued since then."""
+    """Of bulk: the time from which further time is owed, while some is queued."""
     groups: Counter[Hashable] = field(default_factory=Counter)
-    """The number of queues of each group; without None, which means no group."""
+    """The number of queues of each group; queues without a group do not count."""
     order: QueueOrder | None = field(default=None, compare=False, repr=False)
     """The queues of the requests that have not run yet; None before the first request."""
 

@@ -158,9 +158,8 @@ class Cell:
     def capacity(self) -> float:
         """The rows per second of all workers with full batches.
 
-        With lengths, batches have the size with the highest throughput, and take rows in order of arrival.
-        If the model pads, release-when-free makes larger batches under load, with less throughput; batches
-        of similar lengths have more.
+        With lengths, of batches in order of arrival, in the size with the highest throughput. If the model
+        pads, batches of similar lengths carry more rows, and release-when-free carries fewer under load.
         """
         if (lengths := self.row_lengths) is not None:
             return self.workers * most_in_order(self.service, lengths, limit=self.limit_rows)

@@ -140,7 +140,7 @@ def _traffic(cell: Cell, seed: int, count: int, warm_up: int) -> Clients | list[
 
 
 def _read(cell: Cell, run: Run, *, warm_up: int, begin: float, end: float) -> Measured:
-    """Return latencies of the requests since ``begin``, and all else from ``begin`` to ``end``."""
+    """Measure latencies of the requests since ``begin``, and all else from ``begin`` to ``end``."""
     span = max(end - begin, 1e-9)
     answered = [one for one in run.answered if one.arrival >= begin and not one.bulk]
     batches = [batch for batch in run.batches if begin <= batch.started <= end]

@@ -20,7 +20,7 @@ class Launches:
 
     def __init__(self) -> None:
         self._launches: dict[Hashable, _Launch] = {}
-        """By place."""
+        """The expected workers by place."""
         # The median of five, so that one slow start with cold caches does not set the prediction.
         self._startups_s: deque[float] = deque(maxlen=5)
 

@@ -48,7 +48,7 @@ class Share:
         del self.batches[place]
 
     def count(self, workers: int, idle: int) -> None:
-        """Set the most workers; ``idle`` workers are idle, of all."""
+        """Set the most workers; ``idle`` counts the idle ones among all workers."""
         self.workers = workers
         left = workers - len(self.batches)
         self.idle = left if left < idle else idle
