@@ -1,4 +1,4 @@
-"""The batching of one service, or of the servers behind a proxy, with all that observes it."""
+"""The dispatcher of one service, or of the servers behind a proxy, with metrics, status and log."""
 
 from __future__ import annotations
 

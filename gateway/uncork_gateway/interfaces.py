@@ -43,7 +43,7 @@ class QueuedRequest(Protocol):
     """A request queued until earlier requests on its connection have responses."""
 
     keep_alive: bool
-    """Whether the connection stays open after the reply."""
+    """True if the connection stays open after the response."""
 
     def start(self) -> None:
         """Allow the request to respond, because all earlier requests on the connection have responses."""

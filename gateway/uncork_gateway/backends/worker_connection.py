@@ -50,7 +50,7 @@ Done = Callable[[Executed], object]
 """Receives the reply to a batch. It is not called if the worker is lost before it replies."""
 
 OnPiece = Callable[[AnswerHead | None, bytes], object]
-"""Receives the next bytes of a streamed answer; the first come with a head."""
+"""Receives the next bytes of a streamed response; the first come with a head."""
 
 
 class _Run(NamedTuple):
@@ -122,9 +122,9 @@ class WorkerConnection(asyncio.Protocol):
         self._runs: deque[_Run] = deque()
         """The batch that the worker runs, and the one ahead."""
         self._is_streaming = False
-        """Whether the first piece of the answer has arrived."""
+        """True if the first piece of the response has arrived."""
         self._is_pinged = False
-        """Whether the worker was pinged and has sent nothing since."""
+        """True if the worker was pinged and has sent nothing since."""
 
     @property
     def accepts_batches(self) -> bool:

@@ -66,7 +66,7 @@ class WorkerPool:
         self._finished_batch = finished_batch
         self._ping_interval_s = ping_interval_s
         self._keys = itertools.count(-1, -1)
-        """Of workers that the supervisor did not launch."""
+        """The keys of workers that the supervisor did not launch."""
         self._workers: dict[WorkerConnection, None] = {}
         self._by_key: dict[int, WorkerConnection] = {}
         """The workers that have described themselves."""

@@ -57,7 +57,7 @@ def read_table(body: bytes, limits: Limits = DEFAULT_LIMITS) -> Table:
 
 
 def write_header(names: Iterable[str]) -> str:
-    """Write a header line whose spelling depends only on the names."""
+    """Return a header line whose spelling depends only on the names."""
     return ",".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
@@ -105,7 +105,7 @@ def _count_plain(lines: bytes, width: int) -> int:
 
 
 def _rewrite(body: bytes, limits: Limits) -> Table:
-    """Parse all fields and write them again: slower, but correct with quotes, and it reports errors."""
+    """Return all fields, parsed and written again: slower, but correct with quotes, and reports errors."""
     rows = _read(body.decode())
     names = _read_names(rows)
     del rows[0]

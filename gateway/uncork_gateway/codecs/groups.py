@@ -57,7 +57,7 @@ class RowGroups:
         rows: Sequence[Row],
         marshal: Callable[[bytes, Sequence[Row]], Marshalled],
     ) -> Marshalled:
-        """Marshal JSON rows, which ``body`` has too, separated by commas; those of each group alone.
+        """Marshal JSON rows, each group alone. ``body`` has the same rows, separated by commas.
 
         Raises:
             BadRequest: if a row is not an object, or a value is not accepted.
@@ -74,7 +74,7 @@ class RowGroups:
     def divide_columns(
         self, tensors: Sequence[Tensor], marshal: Callable[[Sequence[Tensor]], Marshalled]
     ) -> Marshalled:
-        """Marshal rows that are objects with a value from each tensor; those of each group alone.
+        """Marshal rows that are objects with a value from each tensor, each group alone.
 
         Raises:
             BadRequest: if a value is not accepted.
@@ -100,7 +100,7 @@ class RowGroups:
         whole: Callable[[], Marshalled],
         parts: Callable[[Sequence[Sequence[int]]], Iterable[Marshalled]],
     ) -> Marshalled:
-        """Marshal rows, given the texts of their fields, with ``whole`` or, for each group, with ``parts``.
+        """Marshal rows of one group with ``whole``, else each group with ``parts``; ``texts`` are the fields.
 
         Raises:
             BadRequest: if a value is not accepted.
@@ -127,7 +127,7 @@ class RowGroups:
         )
 
     def absent(self, payload: Marshalled) -> Marshalled:
-        """Note that rows which are not objects have no fields."""
+        """Return the request with no values: its rows are not objects, and have no fields."""
         return replace(payload, values=self._absent)
 
     def _read(self, row: Row, number: int) -> list[bytes | None]:
@@ -151,7 +151,7 @@ class RowGroups:
     def _checked(
         self, texts: Sequence[bytes | None], known: dict[bytes, bytes], number: int | None = None
     ) -> Values:
-        """Return the values that stand for JSON texts; ``known`` remembers them."""
+        """Check JSON texts, and return their values; ``known`` caches these by text."""
         found: list[bytes | None] = []
         for field, text in zip(self.fields, texts, strict=True):
             value = None if text is None else known.get(text)

@@ -63,7 +63,7 @@ def _read(body: bytes) -> np.ndarray[Any, Any]:
 
 
 def encode_npy(rows: bytes, *, datatype: str, shape: Sequence[int], single: bool) -> bytes:
-    """Write binary rows as a .npy file. ``shape`` includes the leading axis, which ``single`` removes."""
+    """Return binary rows as a .npy file. ``shape`` includes the leading axis, which ``single`` removes."""
     array = np.frombuffer(rows, LAYOUTS[datatype]).reshape(shape)
     file = io.BytesIO()
     np.save(file, array[0] if single else array, allow_pickle=False)

@@ -71,5 +71,5 @@ def _cut(body: bytes, form: Form, counts: Sequence[int]) -> list[bytes]:
 
 
 def _in_whole(whole: Marshalled, rows: Sequence[int], asked: Marshalled, place: RowPath) -> str:
-    """Return the path of a value in the rows of a part in the body of the whole request."""
+    """Convert a path in the rows of a part to the path in the whole request's body."""
     return whole.path_to(RowPath(rows[place.row], place.path))

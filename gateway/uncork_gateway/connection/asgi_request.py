@@ -48,12 +48,12 @@ class AsgiRequest:
         """Set when the application may receive something."""
         self._started = self._reply_begun = False
         self._closed = False
-        """Whether the reply is complete, or cannot be sent any more."""
+        """True if the response is complete, or cannot be sent any more."""
         self._error: GatewayError | None = None
         self._status = CLIENT_GONE
         self._has_body = self._is_chunked = False
         self._missing_bytes: int | None = None
-        """Bytes of the reply's body that are still to come, if its length was declared."""
+        """The bytes that the response's body still lacks, if its length was declared."""
 
     # Called by the connection
 

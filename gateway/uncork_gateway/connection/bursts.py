@@ -23,13 +23,13 @@ _MOST_REPLIES = 64
 class Bursts:
     """Requests queued until the end of a turn of the event loop, and responses until that of a batch.
 
-    Inside ``with bursts:``, replies wait for its end.
+    Inside ``with bursts:``, responses are queued until the block ends.
     """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[ConnectionOfParts, Known, bytes]] = []
         self._in_turn = False
-        """Whether a request has arrived in this turn of the loop."""
+        """True if a request has arrived in this turn of the event loop."""
         self._replies: list[tuple[asyncio.Transport, bytes]] = []
         self._holds_replies = False
 

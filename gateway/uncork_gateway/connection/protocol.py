@@ -103,12 +103,12 @@ class HttpProtocol:
         self._incoming: Request | None = None
         """The request that is being read."""
         self._parsed: tuple[Handler[Any], Any] | None = None
-        """Its handler, and the head as the handler read it; None on the ASGI path."""
+        """The handler of that request, and the head as the handler read it; None on the ASGI path."""
         self._body_left = 0
-        """Bytes of its body still to come, if its head was known; they bypass the parser."""
+        """The bytes that its body still lacks, if its head was known; they bypass the parser."""
         self._reply_begun = False
         self._says_keep_alive = False
-        """Whether the last head that was parsed is of HTTP/1.0, whose clients expect this header."""
+        """True if the last parsed head is of HTTP/1.0, whose clients expect this header."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport

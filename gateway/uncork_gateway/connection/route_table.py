@@ -67,7 +67,7 @@ class RouteTable:
         return handler
 
     def known_head(self, head: bytes) -> Known | None:
-        """Return the known head from which this one differs only in ids; None if it has none, or is new."""
+        """Return the known head that differs from this one only in ids; None without ids or such a head."""
         if len(head) > _LONGEST_KNOWN_BYTES:
             return None
         key, ids = _without_ids(head)
@@ -99,7 +99,7 @@ class RouteTable:
 
 
 def _without_ids(head: bytes) -> tuple[bytes, list[Header]]:
-    """Return a head without its lines with ids, but with their names at the end; and the ids."""
+    """Return a head whose lines with ids are replaced by their names at its end, and the ids."""
     pieces = _ID.split(head, maxsplit=_MOST_IDS)
     if len(pieces) == 1:
         return head, []

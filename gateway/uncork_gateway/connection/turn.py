@@ -7,13 +7,13 @@ from typing import Protocol
 from uncork_gateway.errors import unexpected
 
 CHUNK_WORK = 1
-"""For one piece of a body over HTTP. A unit of work takes about 2 µs."""
+"""The work of one piece of a body over HTTP. A unit takes about 2 µs."""
 HEAD_WORK = 25
 FRAME_WORK = 2
 FIELD_WORK = 5
-"""For one header field that HPACK decodes."""
+"""The work of one header field that HPACK decodes."""
 BLOCK_BYTES_PER_WORK = 2
-"""Of a header block that HPACK decodes."""
+"""The bytes of a header block for which HPACK does one unit of work."""
 MESSAGE_WORK = 25
 TURN_WORK = 2500
 # A connection that waits does not wait for all the input of those before it.

@@ -26,7 +26,7 @@ def choose(accept: Sequence[bytes], offers: Sequence[str]) -> str:
 
 
 _UNWANTED = (0.0, 1)
-"""Offers with a weight rank above it, those with weight 0 at or below it."""
+"""The rank of offers that the client does not name: below all weights but 0."""
 
 
 def _wanted(accept: str) -> Iterator[tuple[str, tuple[float, int]]]:

@@ -69,7 +69,7 @@ class Native:
         return replace(asked, accept=accept) if accept else asked
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Write a complete response unchanged, an array as .npy, and other rows as JSON."""
+        """Return a complete response unchanged, an array as .npy, and other rows as JSON."""
         if reply.content_type:
             own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
             head = header_lines([*own, (_CONTENT_TYPE, reply.content_type.encode("latin-1"))])

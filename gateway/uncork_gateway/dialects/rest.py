@@ -69,7 +69,7 @@ class Rest:
         return replace(self._codec.marshal(rows), note=request.member, locate=locate)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Write a result per row; for ``inputs``, columns if all results are objects of the same names."""
+        """Return a result per row; for ``inputs``, columns if all results are objects of the same names."""
         require_rows(reply)
         results = b"[%b]" % reply.body
         if asked.note == "inputs":

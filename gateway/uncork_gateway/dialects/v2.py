@@ -43,7 +43,7 @@ class V2(TensorDialect):
         return replace(marshalled, note=request, raw=raw, locate=_in_inputs, parameters=parameters)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        """Write results as output tensors; only the outputs that the request names, if any."""
+        """Return results as output tensors: the outputs that the request names, or all."""
         request: InferRequest = asked.note
         outputs = output_tensors(reply, rows=asked.rows, binary=request.wants_binary)
         self._saw(outputs)

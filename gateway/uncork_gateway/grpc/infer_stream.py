@@ -50,7 +50,7 @@ class InferStream:
         self._free_places: list[int] = []
         self._in_order: deque[StreamedRequest] = deque()
         self._waiting_bytes = 0
-        """Of answers that wait for an earlier one; the pool counts them."""
+        """The bytes of responses that wait for earlier ones; the pool counts them."""
         self._ended = False
 
     # Called by the stream
@@ -179,7 +179,7 @@ class DecoupledRequest(StreamedRequest):
     _cancel: Callable[[], None] | None = None
     _is_final_wanted = False
     _is_lines = False
-    """Whether each piece is a line of JSON."""
+    """True if each piece is a line of JSON."""
 
     def _read(self, asked: Asked) -> Marshalled:
         self._is_final_wanted = asked.request.parameters[WANTS_FINAL].bool_param

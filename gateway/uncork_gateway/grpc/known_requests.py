@@ -34,9 +34,9 @@ class KnownRequests(Generic[RouteT]):
     def __init__(self, read: Callable[[bytes], tuple[RouteT, Marshalled]]) -> None:
         self._read = read
         self._known: dict[int, list[tuple[bytes, RouteT, Marshalled]]] = {}
-        """Heads, and the requests that begin with them, without values; by the size of the message."""
+        """By the size of the message: heads, each with its route and rows without values."""
         self._is_decided: dict[tuple[int, bytes], bool] = {}
-        """Sizes and heads that have come, and whether they came again and are known or never will be."""
+        """By size and head of a message: False after the first, True after the second, which decides."""
 
     def find(self, message: bytes) -> tuple[RouteT, Marshalled] | None:
         """Return the route and the rows of a message; None if it must be parsed."""
@@ -61,7 +61,7 @@ class KnownRequests(Generic[RouteT]):
             self._known.setdefault(len(message), []).append((head, route, replace(payload, body=b"")))
 
     def _differs_by_values_only(self, head: bytes, route: RouteT, payload: Marshalled) -> bool:
-        """Return whether the head fixes all but the values: parse it with other values to find out."""
+        """Return True if the head fixes all but the values: parse it with other values to find out."""
         values = payload.body.translate(_FLIPPED)
         try:
             return self._read(head + values) == (route, replace(payload, body=values))

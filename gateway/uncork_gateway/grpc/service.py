@@ -157,7 +157,7 @@ class GrpcService:
         return {each: _served(model, batching) for each, model in {**models, **streaming}.items()}
 
     def put_in_force(self, served: Mapping[str, Sequence[tuple[Candidate, ServedModel]]]) -> None:
-        """Serve these models of all services from now on: by name, the versions from lowest to highest."""
+        """Replace the served models of all services. ``served`` has each name's versions, lowest first."""
         self._in_force = {
             name: {each.model.version: each for _, each in versions} for name, versions in served.items()
         }

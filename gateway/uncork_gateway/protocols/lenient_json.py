@@ -98,6 +98,6 @@ def _read_struct(kind: type[_T], text: Raw, expected: str, name: str) -> _T:
 
 
 def _may_be_lenient(error: Malformed) -> bool:
-    """Return whether msgspec rejected a text's syntax, and not only its type."""
+    """Return True if msgspec rejected a text's syntax, and not only its type."""
     cause = error.__context__  # mypyc sets no cause
     return isinstance(cause, msgspec.DecodeError) and not isinstance(cause, msgspec.ValidationError)

@@ -123,9 +123,9 @@ def _split(rows: list[Raw], counts: Sequence[int]) -> list[list[Raw]]:
 
 
 def _shares(path: Path, text: Raw, counts: Sequence[int]) -> Sequence[Share]:
-    """Split a list with a value for each row; repeat a list of one, or a member about the call.
+    """Split a list with a value for each row; repeat a list of one value, or a member about the call.
 
-    A single request gets anything but wrong predictions.
+    A single request gets any other value unchanged, except in ``predictions``.
     """
     expected = sum(counts)
     rows = elements(text) if is_list(text) else None

@@ -248,7 +248,7 @@ def _nested_axes(shape: Sequence[int]) -> int:
 
 
 def _brackets(shape: Sequence[int]) -> bytes:
-    """Return the brackets and commas of an empty list with this shape, without the outermost brackets."""
+    """Return the brackets and commas of nested lists of this shape, such as ``[,,],[,,]`` for (2, 3)."""
     length, *inner = shape
     return b",".join([b"[%b]" % _brackets(inner) if inner else b""] * length)
 

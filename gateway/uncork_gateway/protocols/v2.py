@@ -156,7 +156,7 @@ class V2Wire:
         return v2_replies.split(reply, [request.rows for request in requests])
 
     def render(self, reply: InferReply, request: InferRequest, *, batch_id: str) -> Content:
-        """Write the response to one request, with its own id. V2 has no member for the batch id."""
+        """Return the response to one request, with its own id. V2 has no member for the batch id."""
         return write(reply.members, request.id, b"outputs", reply.outputs)
 
 

@@ -133,7 +133,7 @@ def raw_members(members: dict[str, msgspec.Raw] | None) -> dict[str, bytes]:
 def write(
     members: dict[str, bytes], request_id: bytes | None, tensors_name: bytes, tensors: Sequence[Tensor]
 ) -> Content:
-    """Write a body: members as raw JSON, the id if given, and the tensors as member ``tensors_name``."""
+    """Return a body: members as raw JSON, the id if given, and the tensors as member ``tensors_name``."""
     if request_id is not None:
         members = {**members, "id": request_id}
     # Joined at once, so that large values are copied once.

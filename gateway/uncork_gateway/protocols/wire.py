@@ -113,7 +113,7 @@ class Wire(Protocol[Q, R]):
         """
 
     def render(self, reply: R, request: Q, *, batch_id: str) -> Content:
-        """Write the response to one request."""
+        """Return the response to one request."""
 
 
 def is_certain(by_rows: Sequence[bool], equal: Sequence[bool]) -> bool:

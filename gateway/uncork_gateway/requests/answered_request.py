@@ -36,7 +36,7 @@ class AnsweredRequest(ABC):
     # Class attributes, because most requests never change them.
     _is_answered = False
     _answer: RequestResult[Any] | None = None
-    """The dispatcher's answer, if the request was executed."""
+    """The dispatcher's result, if the request was executed."""
     _rows = 0
     """Number of rows, once the body has been read."""
     _size = 0

@@ -25,7 +25,7 @@ Begin = Callable[[Waiter[HandlerResult], Marshalled, Client], Submitted]
 
 
 def credentials_of(headers: Sequence[Header]) -> tuple[Header, ...]:
-    """Return the headers that identify a client. Only requests with the same ones are run once."""
+    """Return the headers that identify a client. Identical requests have equal ones."""
     return tuple([(name.lower(), value) for name, value in headers if name.lower() in CREDENTIALS])
 
 

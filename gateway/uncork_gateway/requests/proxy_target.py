@@ -40,7 +40,7 @@ class HeaderRules:
     passed: frozenset[bytes] = frozenset(TRACE)
 
     def sort(self, headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:
-        """Return a request's keyed headers, and all its headers that a merged call sends to the server."""
+        """Return the headers that requests of a call must share, and the headers that the call sends."""
         keyed = tuple(header for header in headers if header[0] in self.keyed)
         return keyed, keyed + tuple(header for header in headers if header[0] in self.passed)
 
@@ -66,7 +66,7 @@ class Merging:
 
 @dataclass(eq=False, kw_only=True)
 class ProxyTarget:
-    """One target on the servers behind the proxy.
+    """The destination of requests behind the proxy: one path, or one gRPC method.
 
     Attributes:
         target: path and query, or the path of a gRPC method.
@@ -125,7 +125,7 @@ class RequestParts(Parts[Sent, CallResult]):
         self._flow = flow
         self._joined: Any = None
         self._uncertain: RequestResult[CallResult] | None = None
-        """The answer to the last part, if the joined replies may be wrong."""
+        """The result of the last part, if the joined replies may be wrong."""
 
     @property
     def rows(self) -> int:

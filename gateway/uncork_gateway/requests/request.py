@@ -68,7 +68,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
     # Called by the connection
 
     def start(self) -> None:
-        """Respond if the outcome is known, else ask the client for the body."""
+        """Send the rejection, execute a complete request, or ask a client that waits for its body."""
         self._started = True
         if not self._is_whole and self._rejection is None and not self._fits_into_pool():
             self.keep_alive = False

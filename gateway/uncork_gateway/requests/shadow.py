@@ -23,8 +23,8 @@ from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.metrics import SECONDS_BOUNDS
 
 Outcome = Literal["agreed", "differed", "failed", "shed", "not_compared"]
-"""What became of a copy: its answer is that of the original, or another; it failed or was refused, which the
-original did not; or there are no two answers that can be compared."""
+"""The outcome of a copy: its response agrees with the original's or differs; only the copy failed or was
+refused; or the two cannot be compared."""
 
 
 class ShadowTally(Collector):

@@ -15,11 +15,11 @@ _REMEMBERED = 16
 
 @dataclass(slots=True, eq=False)
 class _Case:
-    """A batch that has lost its worker.
+    """A batch of several requests that was lost with its worker, once or twice.
 
     Attributes:
-        places: the indexes of the workers that it has lost.
-        pending: its requests without a response, once it has lost two.
+        places: the indexes of the lost workers.
+        pending: after the second loss, its requests that have not been answered alone yet.
     """
 
     api: str
@@ -48,12 +48,12 @@ class LethalBatches:
         self._index_of = index_of
         self._found = found
         self._cases: dict[Any, _Case] = {}
-        """By request."""
+        """The batches by request."""
         self._oldest: deque[_Case] = deque()
         self._largest: dict[str, float] = {}
         """The size of the largest batch that has worked, by API."""
         self._ran: dict[int, tuple[str, float]] = {}
-        """API and size of the batches that the workers that were lost last had run, without batches ahead."""
+        """API and size of the batches of the workers lost last, without batches ahead."""
         self._killed: deque[int] = deque(maxlen=_REMEMBERED)
         """The workers that the kernel has killed last, known before they were lost."""
 

@@ -26,7 +26,7 @@ class MemoryLimits:
         self._log = log
         self._counts_cost = counts_cost
         self._said: dict[tuple[str, int], float] = {}
-        """By API and index, the limits that workers have said."""
+        """By API and index, the limits that workers have reported."""
         self._survived: dict[tuple[str, int], float] = {}
         """The limits after batches that have killed workers."""
         self._workers: dict[int, int] = {}

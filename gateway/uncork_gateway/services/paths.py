@@ -51,7 +51,7 @@ NO_PATHS = DescribedPaths((), ())
 
 
 def paths_of(name: str, service: ServiceDescription) -> DescribedPaths:
-    """Return the paths of a service under a name; see :func:`in_force`."""
+    """Return the paths of a service's APIs, after :func:`in_force`."""
     return DescribedPaths([api.route for api in service.apis], paths_by_name(name, service))
 
 

@@ -26,13 +26,12 @@ class RemoteWorkers:
         self._apis = apis
         self._events = events
         self._superseded: list[ServiceDescription] = []
-        """Services that had ready workers when others took over. Their workers come back as standbys, and
-        must not count as successors of their successors; neither must workers with the same old code that
-        are started again."""
+        """Services that had ready workers when others took over. Their workers return on standby, and must
+        not become successors; nor must new workers with the same code."""
         self._unusable: list[ServiceDescription] = []
         """Services that cannot be served."""
         self._is_deciding = False
-        """Whether the events of workers come from decisions."""
+        """True while decisions cause events of workers."""
 
     def settings_changed(self) -> None:
         """Consider again the services that could not be served with the earlier settings."""

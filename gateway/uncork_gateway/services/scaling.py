@@ -1,7 +1,7 @@
 """Decides how many workers the traffic needs, from the dispatcher's estimates.
 
-Of the second class of an API, *bulk*, it counts as much as its goal needs: what is queued must end within the
-goal. Counting its arrivals would never end for clients that send the next request as soon as one is answered.
+The second class of an API, *bulk*, counts with the rows that must end to meet its goal. Its arrivals do not
+count: clients that send a request as soon as one is answered would need ever more workers.
 Without a goal, bulk needs no worker. Workers that an API has reserved are added to the need of the others.
 """
 

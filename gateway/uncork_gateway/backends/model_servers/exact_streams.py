@@ -43,9 +43,9 @@ class _ExactStream(httpcore.AsyncNetworkStream):
         self._stream = stream
         self._parser = httptools.HttpResponseParser(self)
         self._is_complete = True
-        """Whether the response to the last request has ended by itself, not with the connection."""
+        """True if the last response has ended by itself, not with the connection."""
         self._is_inexact = False
-        """Whether the server has sent more than that, or it is not certain where the response ended."""
+        """True if the server has sent more than that response, or its end is uncertain."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         data = await self._stream.read(max(max_bytes, _READ_BYTES), timeout)

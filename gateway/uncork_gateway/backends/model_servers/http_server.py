@@ -205,7 +205,7 @@ def http_servers(
 
 
 def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:
-    """Return the headers to pass on, without hop-by-hop headers; names in lower case."""
+    """Return the headers that are not hop-by-hop, with names in lower case."""
     lower = [(name.lower(), value) for name, value in headers]
     listed = [value for name, value in lower if name == b"connection"]
     dropped = _PER_HOP.union(name.strip().lower() for value in listed for name in value.split(b","))

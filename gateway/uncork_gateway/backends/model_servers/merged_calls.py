@@ -102,7 +102,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         self._servers = servers
         self._trace = trace
         self._traces: dict[int, tuple[str, str]] = {}
-        """Of batches whose call has not begun."""
+        """The trace headers of batches whose call has not begun, by number."""
         self._limited = limited
         self._clock = clock
         self._complaint = ""
@@ -158,7 +158,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         return BatchResult(results, "failed")
 
     async def _ask(self, slot: int, group: Sequence[Sent]) -> list[CallResult] | ServerResponse:
-        """Return each request's result, or the server's refusal if a single request may have caused it."""
+        """Call the server for a group; return each request's result, or a refusal of the whole group."""
         first = group[0]
         if first.unchanged and first.original is not None:
             return [await self._call(slot, group, first.original)]

@@ -102,7 +102,7 @@ class Server(ABC):
 
     @abstractmethod
     def asked_rest_s(self, response: ServerResponse) -> float:
-        """Return the seconds for which a response asks for no further calls; 0 if it does not ask."""
+        """Return for how many seconds the server asks not to be called; 0 if it does not ask."""
 
     @abstractmethod
     async def check(self) -> str | None:

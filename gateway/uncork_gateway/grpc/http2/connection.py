@@ -58,7 +58,7 @@ class GrpcConnection(asyncio.Protocol):
         self._loop = loop
         self._is_reading = True
         self._is_behind = False
-        """Whether input is left for another turn of the loop."""
+        """True if input is left for another turn of the event loop."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport

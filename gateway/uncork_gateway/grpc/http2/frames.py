@@ -72,7 +72,7 @@ def protocol_error(message: str) -> ConnectionFault:
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """Write one frame."""
+    """Return one frame."""
     size = len(payload)
     return FRAME_HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload
 
@@ -94,7 +94,7 @@ def data_frames(stream_id: int, data: bytes | memoryview) -> list[bytes | memory
 
 
 def headers(stream_id: int, block: bytes, *, ends: bool) -> bytes:
-    """Write a header block, in several frames if it is large."""
+    """Return the frames of a header block: several if it is large."""
     flags = END_STREAM if ends else 0
     if len(block) <= MAX_FRAME_BYTES:
         return frame(HEADERS, flags | END_HEADERS, stream_id, block)
@@ -105,28 +105,28 @@ def headers(stream_id: int, block: bytes, *, ends: bool) -> bytes:
 
 
 def settings(values: dict[int, int]) -> bytes:
-    """Write a SETTINGS frame."""
+    """Return a SETTINGS frame."""
     return frame(SETTINGS, 0, 0, b"".join([_SETTING.pack(*pair) for pair in values.items()]))
 
 
 def reset(stream_id: int, code: int) -> bytes:
-    """Write a RST_STREAM frame."""
+    """Return an RST_STREAM frame."""
     return frame(RST_STREAM, 0, stream_id, code.to_bytes(4, "big"))
 
 
 def goaway(last_stream_id: int, code: int, message: str = "") -> bytes:
-    """Write a GOAWAY frame."""
+    """Return a GOAWAY frame."""
     numbers = last_stream_id.to_bytes(4, "big") + code.to_bytes(4, "big")
     return frame(GOAWAY, 0, 0, numbers + message.encode()[: MAX_FRAME_BYTES // 2])
 
 
 def window_update(stream_id: int, increment: int) -> bytes:
-    """Write a WINDOW_UPDATE frame; stream 0 is the connection."""
+    """Return a WINDOW_UPDATE frame; stream 0 is the connection."""
     return frame(WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))
 
 
 def read_settings(payload: bytes) -> Iterator[tuple[int, int]]:
-    """Read and check a SETTINGS frame.
+    """Iterate over the settings in a SETTINGS frame, and check them.
 
     Raises:
         ConnectionFault: if the frame or a value is invalid.

@@ -14,7 +14,7 @@ from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.headers import HOP_BY_HOP, Header, value_of
 
 MAX_LIST_BYTES = 16 * 1024
-"""Of a header list, as HPACK counts it: 32 bytes more for each field."""
+"""The largest header list, as HPACK counts it: 32 bytes more for each field."""
 ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
 _ENCODINGS = (b"gzip", b"deflate")
 
@@ -79,7 +79,7 @@ class HeadReader:
         self._candidates: set[int] = set()
         self._known_bytes = 0
         self._has_changed = False
-        """Whether the last block changed the table."""
+        """True if the last block changed the table."""
         self._fresh: tuple[bytes, Head, int] | None = None
         """The last block, its head and size, if it was decoded and did not change the table."""
 
@@ -127,7 +127,7 @@ class HeadReader:
         return fields
 
     def _table(self) -> tuple[object, int, int]:
-        """Return a value that differs after every change of the dynamic table."""
+        """Return the newest entry, length and size of the dynamic table. Compare the entry by identity."""
         table = self._decoder.header_table
         entries = table.dynamic_entries
         return (entries[0] if entries else None, len(entries), table.maxsize)

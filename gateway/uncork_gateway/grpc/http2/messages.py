@@ -11,7 +11,7 @@ from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.interfaces import SMALL_BODY_BYTES, BodyPool
 
 PREFIX = struct.Struct(">BI")
-"""Whether the message is compressed, and its length."""
+"""Of each message: a flag that is set if it is compressed, and its length."""
 PREFIX_BYTES = PREFIX.size
 _COMPRESSED = 1
 _IN_PREFIX = -1
@@ -76,16 +76,16 @@ class MessageReader:
         self._receiver = receiver
         self._takes_one = takes_one
         self._is_held = False
-        """Whether the only message is complete, and waits for the end of the stream."""
+        """True if the only message is complete, and waits for the end of the stream."""
         self._pool = pool
         self._encoding = encoding
         self._max_bytes = max_bytes
         self._pieces = Pieces()
-        """Of the prefix or message that is incomplete; the pool counts them."""
+        """The received bytes of an incomplete prefix or message; the pool counts them."""
         self._need = PREFIX_BYTES
-        """Bytes of the prefix or, once that has been read, of the message."""
+        """The length of the prefix or, once that has been read, of the message."""
         self._flag = _IN_PREFIX
-        """Whether the message is compressed."""
+        """1 if the message is compressed."""
         self._waiting = Pieces()
         self._has_ended = self._is_closed = False
         self.is_inflating = False

@@ -56,7 +56,7 @@ class Outbox:
         self.window = DEFAULT_WINDOW_BYTES
         self.blocked: dict[int, Write] = {}
         self._ready: dict[int, Write] = {}
-        """The same for streams whose own windows are open."""
+        """The part of ``blocked`` whose streams have open windows of their own."""
         self.sent_bytes = self.unsent_bytes = 0
         self.is_paused = self.is_scheduled = False
 

@@ -38,13 +38,13 @@ def _size(text: bytes) -> bytes:
 START = b"\x88" + block(
     [(b"content-type", b"application/grpc"), (b"grpc-accept-encoding", ACCEPTED_ENCODINGS)]
 )
-"""The head of every answer with messages."""
+"""The head of every response with messages."""
 OK = block([(b"grpc-status", b"0")])
 _STATUSES = {code: block([(b"grpc-status", b"%d" % code)]) for code in Code}
 
 
 def trailers(code: Code, text: str, more: Sequence[Header]) -> bytes:
-    """Write the trailers that end a response; a long text is truncated."""
+    """Return the trailers that end a response; a long text is truncated."""
     written = _STATUSES[code]
     if text:
         # Cut first: the text may quote a message of many megabytes.

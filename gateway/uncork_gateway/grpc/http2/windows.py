@@ -94,14 +94,14 @@ class Starved:
         self._timer: asyncio.TimerHandle | None = None
 
     def waits(self, windows: ReceiveWindows) -> bool:
-        """Return whether a client cannot send because the pool is full."""
+        """Return True if a client cannot send because the pool is full."""
         return windows in self._waiting and not self._is_first(windows)
 
     def _is_first(self, windows: ReceiveWindows) -> bool:
         return next(iter(self._waiting)) is windows
 
     def must_wait(self, windows: ReceiveWindows) -> bool:
-        """Return whether a connection must wait for its windows; if so, queue it."""
+        """Return True, and queue the connection, if it must wait for its windows."""
         if self._pool.used_bytes < self._pool.max_bytes:
             return False
         self._waiting[windows] = None

@@ -98,7 +98,7 @@ class TensorWire(ABC):
 
     @abstractmethod
     def fill(self, message: Any, parsed: Parsed) -> None:
-        """Add id and tensors to a request or a reply that has the rest."""
+        """Write id and tensors into a request or a reply that already has all other fields."""
 
     @abstractmethod
     def model_of(self, message: Any) -> str:
@@ -184,7 +184,7 @@ class TensorWire(ABC):
         return if_certain(TensorReply(parsed=replace(opened[0], tensors=outputs), rows=sum(rows)), certain)
 
     def render(self, reply: TensorReply, request: TensorRequest, *, batch_id: str) -> Content:
-        """Write the response to one request, with its own id. The batch id goes into the call's metadata."""
+        """Return the response to one request, with its own id. The batch id goes into the call's metadata."""
         if isinstance(reply.parsed, bytes):
             return Content(reply.parsed)
         return self._written(self.response, replace(reply.parsed, id=request.parsed.id))

@@ -53,7 +53,7 @@ class Inference:
         self._has_statistics = statistics
 
     def methods(self) -> dict[bytes, UnaryMethod]:
-        """Return the methods by path."""
+        """Return the methods of the service by path."""
         free = {"ServerLive": self._live, "ServerReady": self._ready}
         others: dict[str, Callable[[Any], Message | Awaitable[Message]]] = {
             "ModelReady": self._model_ready,

@@ -33,7 +33,7 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 
 
 def tensorflow_methods(models: Models) -> dict[bytes, UnaryMethod]:
-    """Return the methods by path; they respond with the same values as the HTTP pages."""
+    """Return GetModelMetadata and GetModelStatus by path, with the values of the HTTP pages."""
     metadata = message(f"{_PACKAGE}.GetModelMetadataRequest")
     status = message(f"{_PACKAGE}.GetModelStatusRequest")
     return {

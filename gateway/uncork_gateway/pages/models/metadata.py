@@ -97,10 +97,10 @@ def models_of(
     outputs: Mapping[str, Outputs] = MappingProxyType({}),
     limits: Limits = DEFAULT_LIMITS,
 ) -> dict[str, Model]:
-    """Return the models of a service version; the service's name means ``predict``, or its only API.
+    """Return the models of a service version: each API as ``<service>.<api>``.
 
-    It omits APIs that stream, which other protocols cannot express. ``outputs`` has the outputs known
-    already, by API.
+    ``predict``, or the only API, is also ``<service>``. APIs that stream are omitted, because other
+    protocols cannot express them. ``outputs`` has the known outputs by API.
     """
     apis = {api.name: api for api in service.apis if not api.streams}
     models = {

@@ -191,7 +191,7 @@ def _response(status: int, errors: Mapping[str, GatewayError], dialect: Dialect)
 
 
 def _written(dialect: Dialect, error: GatewayError) -> tuple[str, bytes]:
-    """Return an error's media type and body, as the dialect writes them."""
+    """Return an error's media type and body: a problem document before routing, else the dialect's."""
     # A key is checked before the route is known, too, but the paths of other protocols tell their format.
     if error.status in _BEFORE_ROUTE or (error.status == 401 and isinstance(dialect, Native)):
         return PROBLEM_JSON, problem(error.status, str(error), error.reason)

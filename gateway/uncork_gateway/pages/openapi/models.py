@@ -152,7 +152,7 @@ def _instances(api: ApiDescription, row: Any) -> Schema:
 
 
 def _tensors(api: ApiDescription, row: Any) -> Schema | None:
-    """Write one row as tensors: an array, a value, or an object's fields; None if tensors cannot."""
+    """Return an example request with one row as tensors; None if tensors cannot express the row."""
     if api.input["kind"] == "ndarray":
         [(name, datatype, _)] = inputs_of(api)
         shape = [1, *_lengths(row)]

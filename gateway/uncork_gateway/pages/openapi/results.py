@@ -121,7 +121,7 @@ def _filled(value: bool | float, shape: Sequence[int]) -> Any:
 
 
 def _csv(row: Any) -> str:
-    """Write a row in the workers' CSV format: columns are named by object keys, or else numbered."""
+    """Return a row in the workers' CSV format: columns are named by object keys, or else numbered."""
     values = list(row.values()) if isinstance(row, dict) else row if isinstance(row, list) else [row]
     names = list(row) if isinstance(row, dict) else range(len(values))
     nested = (list, dict)
