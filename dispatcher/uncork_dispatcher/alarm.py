@@ -1,6 +1,6 @@
 """Alarms that are precise to about 0.1 ms on Linux.
 
-The timers of uvloop and of epoll count whole milliseconds, as long as a batch of a fast model. Linux offers
+The timers of uvloop and of epoll count whole milliseconds, the time of a batch of a fast model. Linux offers
 timers as files: a file becomes readable when its timer expires, and the event loop watches it. On other
 systems, alarms use the loop's own timers.
 """

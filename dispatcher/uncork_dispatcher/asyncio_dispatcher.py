@@ -37,7 +37,7 @@ class AsyncDispatcher(Generic[P, R]):
 
     ``observers`` are notified of events. ``bursts`` submits requests and takes results several at a time.
     ``clock`` returns monotonic seconds; by default not the loop's clock, because uvloop's has a resolution of
-    1 ms, as long as a batch of a fast model.
+    1 ms, the time of a batch of a fast model.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class AsyncDispatcher(Generic[P, R]):
         return self._core.learned(api)
 
     def recall(self, api: str, learned: Sequence[tuple[float, float]]) -> None:
-        """Use what an earlier run has learned; see :meth:`Dispatcher.recall`."""
+        """Use the batch times of an earlier run; see :meth:`Dispatcher.recall`."""
         self._core.recall(api, learned)
 
     def worker_lost(self, worker: int) -> None:

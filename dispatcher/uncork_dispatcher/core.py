@@ -310,7 +310,7 @@ class Dispatcher:
         return self._apis[api].model.measures.learned()
 
     def recall(self, api: str, learned: Sequence[tuple[float, float]]) -> None:
-        """Use what an earlier run has :meth:`learned` of an API, once one of its first batches confirms it.
+        """Use the batch times that an earlier run has :meth:`learned`, once one of the first batches fits.
 
         Raises:
             ValueError: if sizes are not positive, or times negative or not finite.

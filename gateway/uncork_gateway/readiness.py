@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Readiness:
-    """Calls its subscribers when a worker, the models or a drain may have changed what is ready.
+    """Calls its subscribers when a worker, the models or a drain may have changed readiness.
 
     It calls them in the next turn of the event loop, once for all changes of this turn.
     """

@@ -61,9 +61,9 @@ _Z99 = 2.33
 _SAFE_SHARE = 0.6
 
 ScalingLimit = Literal["goal", "throughput", "goal_out_of_reach"]
-"""What decides the number of workers. ``goal``: the goal, which keeps batches small. ``throughput``: the
-arrivals, in full batches. ``goal_out_of_reach``: the arrivals, in small batches, because no number of workers
-meets the goal."""
+"""The limit that decides the number of workers. ``goal``: the goal, which keeps batches small.
+``throughput``: the arrivals, in full batches. ``goal_out_of_reach``: the arrivals, in small batches, because
+no number of workers meets the goal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Load:
 
 
 class Need(NamedTuple):
-    """The least number of workers, the API that takes most of their time, and what decides how much."""
+    """The least number of workers, the API that takes most of their time, and the limit that decides it."""
 
     workers: int
     api: str | None

@@ -98,7 +98,7 @@ _NONE = Traffic()
 
 
 class ApiTraffic:
-    """The arrivals of one API, and of each of its batch keys apart.
+    """The arrivals of one API, and of each of its batch keys.
 
     Attributes:
         arrived_rows: the rows that have arrived since the start.

@@ -108,7 +108,7 @@ class BatchTimeEstimator:
         self._variance = _FIRST_SPREAD**2
         self._run = 0
         self._recalled: BatchTimeEstimator | None = None
-        """Has learned the line of an earlier run, which no batch has confirmed yet."""
+        """An estimator with the line of an earlier run, which no batch has confirmed yet."""
         self.estimate = Estimate()
 
     @property
@@ -178,7 +178,7 @@ class BatchTimeEstimator:
         return [(rows, self.estimate.seconds(rows)) for rows in sizes]
 
     def recall(self, learned: Sequence[tuple[float, float]]) -> None:
-        """Use what an earlier run has :meth:`learned` as soon as one of the first batches confirms it.
+        """Use the line that an earlier run has :meth:`learned`, once one of the first batches confirms it.
 
         Raises:
             ValueError: as for :meth:`observe`.

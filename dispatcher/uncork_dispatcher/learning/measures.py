@@ -34,7 +34,7 @@ _CONFIRMING_EVIDENCE = 3.5
 _FRESH_RATIO = 0.05
 
 Measure = Literal["sum", "longest", "bytes", "longest_bytes"]
-"""What batch times depend on. ``sum``: total cost. ``longest``: rows x largest cost. ``bytes``: total bytes
+"""What predicts batch times. ``sum``: total cost. ``longest``: rows x largest cost. ``bytes``: total bytes
 of bodies. ``longest_bytes``: rows x most bytes per row."""
 
 
@@ -140,7 +140,7 @@ class Measures:
         return Padding("longest" if self.has_costs else "longest_bytes", share, self.length_limit)
 
     def expect_costs(self, has_costs: bool) -> None:
-        """Set whether requests have costs, and forget what was learned about lengths."""
+        """Set whether requests have costs, and forget the estimates by length."""
         self.has_costs, self.compares = has_costs, False
         self._by, self._ratios = self._by[:1], [1.0]
         self._use(_PADDED if has_costs else _ROWS)
@@ -191,7 +191,7 @@ class Measures:
         return self._by[_PADDED if is_padded else _ROWS].learned()
 
     def recall(self, learned: Sequence[tuple[float, float]]) -> None:
-        """Use what an earlier run has :meth:`learned`; see :meth:`BatchTimeEstimator.recall`."""
+        """Use the batch times of an earlier run; see :meth:`BatchTimeEstimator.recall`."""
         self._by[_ROWS].recall(learned)
 
     def _lengths_differ(self, size: BatchSize) -> bool:
@@ -207,7 +207,7 @@ class Measures:
         return most > 1.25
 
     def _learns_lengths(self) -> bool:
-        """Return True if the lengths in this batch should be learned from."""
+        """Return True if this batch should update the estimates by length."""
         # Two more estimators triple the cost of learning, so after 100 comparisons one batch in 8 is enough.
         sampled = self._compared < 100 or self._batches % 8 == 0
         return self.has_costs or self.in_force != _ROWS or sampled

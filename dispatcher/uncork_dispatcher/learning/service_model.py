@@ -52,7 +52,7 @@ class ServiceModel:
         return self.slowdown if self._speeds.differ else None
 
     def change(self, *, goal_s: float, limit_rows: float) -> None:
-        """Set other limits; what was learned stays."""
+        """Set other limits; keep the estimates."""
         self._goal_s, self._limit_rows = goal_s, limit_rows
         self._out_of_reach = False
         self._update_trust()

@@ -76,7 +76,7 @@ class View(NamedTuple):
     mean_rows: float
     """Rows of an average request among the last arrivals of the API (or their cost); more than 0."""
     batch_rows: float
-    """Rows of a batch that is released now: those whose lengths may share a batch with the most urgent."""
+    """Rows of a batch that is released now; rows of very different lengths are left out."""
 
 
 class Release(NamedTuple):

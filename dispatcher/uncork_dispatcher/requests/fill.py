@@ -78,7 +78,7 @@ class Fill:
     def admit_riders(self, size: float, most_rows: float, *, same_length: bool) -> None:
         """Let the batch take requests of another queue, up to other limits.
 
-        With ``same_length``, only requests that are no longer than those in the batch.
+        With ``same_length``, only requests no longer than the longest in the batch.
         """
         self._most, self._most_rows = size, most_rows
         if same_length:

@@ -13,7 +13,7 @@ from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.service import ServiceTime
 
 Known = Literal["costs", "totals", "bytes", "nothing"]
-"""What the core knows of the lengths of rows. ``costs``: the cost of each row, which is its length.
+"""The core's knowledge of the lengths of rows. ``costs``: the cost of each row, which is its length.
 ``totals``: the total cost of a request, but not its number of rows. ``bytes``: no costs, but body sizes, with
 about one byte per unit of length. ``nothing``: only the number of rows."""
 LENGTHS = ("lognormal:MEAN:CV", "bimodal:SHORT:LONG:SHARE", "constant:LENGTH")

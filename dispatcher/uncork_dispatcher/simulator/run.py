@@ -136,7 +136,7 @@ class _Simulation:
         self._busy_until = [0.0] * scenario.workers
         """When each worker has executed all its batches."""
         self._gateway_busy_until = 0.0
-        """When the work on all requests of a closed loop that have been answered is done."""
+        """When the gateway has done its work on all answered requests of a closed loop."""
         self._result = Run()
         self._closed = scenario.arrivals if isinstance(scenario.arrivals, Clients) else None
         self._times = () if isinstance(scenario.arrivals, Clients) else scenario.arrivals

@@ -25,7 +25,7 @@ class Share:
     def __init__(self, reserved: int = 0) -> None:
         self.apis: dict[str, None] = {}
         self.reserved = reserved
-        """The workers that its API has reserved; 0 if the APIs share what is left."""
+        """The workers that its API has reserved; 0 if the APIs share the unreserved ones."""
         self.workers = 0
         """The most workers that the APIs may use now."""
         self.idle = 0

@@ -63,7 +63,7 @@ class Slots:
         self._host_died_until = -math.inf
         """Until when lost batches are blamed on the death of a host."""
         self.memory = MemoryFits()
-        """What fits into the memory of the workers that get batches."""
+        """The sizes of batches that fit into the memory of the workers."""
         self.launches = Launches()
         self.next_timeout = math.inf
         """When the first running batch times out; infinity if nothing runs."""
@@ -88,7 +88,7 @@ class Slots:
         return self._reserved.get(api, self.shared)
 
     def reserve(self, api: str, workers: int) -> None:
-        """Reserve this number of workers for an API; with 0, let it share those that are left."""
+        """Reserve this number of workers for an API; with 0, let it share the unreserved ones."""
         self._reserved.pop(api, self.shared).apis.pop(api, None)
         if workers:
             self._reserved[api] = Share(workers)
@@ -147,7 +147,7 @@ class Slots:
         return True
 
     def next_fits(self, api: str, slowdown: Callable[[int], float] | None, now: float) -> float:
-        """Return what fits into the memory of the worker that gets the next batch; one must be idle."""
+        """Return the size of a batch that fits into the memory of the next idle worker; one must be idle."""
         return self.memory.of(self.next_idle(slowdown, now), api) if api in self.memory else math.inf
 
     def is_gone(self, worker: int) -> bool:

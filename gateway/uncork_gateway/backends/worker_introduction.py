@@ -59,7 +59,7 @@ class Admission(Protocol):
     introductions: dict[Introduction, None]
 
     def answer(self, header: bytes, nonce: bytes) -> Application:
-        """Return a peer's application, its response to the challenge ``nonce``, if it is accepted.
+        """Return a peer's response to the challenge ``nonce``, if it is accepted.
 
         Raises:
             Refused: if the peer is rejected.

@@ -124,7 +124,7 @@ class WorkerListener:
         Introduction(self, f"{host} port {port}").begin(connection)
 
     def answer(self, header: bytes, nonce: bytes) -> Application:
-        """Return a peer's application, its response to the challenge ``nonce``, if it proves its token.
+        """Return a peer's response to the challenge ``nonce``, if it proves its token.
 
         Raises:
             Refused: if the response is invalid, or the token is wrong.

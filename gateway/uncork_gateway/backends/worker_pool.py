@@ -72,7 +72,7 @@ class WorkerPool:
         """The workers that have described themselves."""
         self._servers: list[asyncio.Server] = []
         self._code = ""
-        """The digest of the code of the process of the supervisor that has joined last."""
+        """The digest of the code of the supervisor's process that has joined last."""
         self._ping_later()
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:

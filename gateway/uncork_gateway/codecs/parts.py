@@ -17,7 +17,7 @@ from uncork_workers.wire.tensors import join_columns, split_columns
 
 
 def part_of(whole: Marshalled, rows: Sequence[int], payload: Marshalled, *, group: bytes | None) -> Part:
-    """Return some rows of a request, with what the dialect has added to the whole request."""
+    """Return a part of a request with some rows, and with the format, parameters and span of the whole."""
     own = replace(
         payload,
         accept=whole.accept,

@@ -38,7 +38,7 @@ class Native:
         self._error_head = header_lines([(_CONTENT_TYPE, media_type.encode())])
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Keep nothing if the request has the default form; else keep the target and all headers."""
+        """Return nothing if the request has the default form; else the target and all headers."""
         lower = [(name.lower(), value) for name, value in headers]
         media_type = _media_type(lower)
         accepts = self._codec.accepts

@@ -51,7 +51,7 @@ class Rest:
         self._kserve = kserve
 
     def keep(self, headers: Sequence[Header], target: bytes) -> tuple[Header, ...]:
-        """Keep nothing: servers of these protocols read JSON whatever its content type."""
+        """Return nothing: servers of these protocols read JSON whatever its content type."""
         return ()
 
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:

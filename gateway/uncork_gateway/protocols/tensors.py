@@ -170,7 +170,7 @@ def concatenate(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def leaves(shape: Sequence[int]) -> int:
-    """Return the number of values, or of innermost empty lists, in a shape; n have n - 1 commas."""
+    """Return the number of values, or innermost empty lists, in a shape; n are separated by n - 1 commas."""
     return math.prod(shape[: shape.index(0)] if 0 in shape else shape)
 
 

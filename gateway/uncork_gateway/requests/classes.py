@@ -36,7 +36,7 @@ class Classes(NamedTuple):
     bulk_tally: ApiTally
 
     def of_headers(self, headers: Sequence[Header]) -> bool | None:
-        """Return True if the headers name the second class, None if they name none.
+        """Return True if the headers name the second class, False for the first, None without a name.
 
         Raises:
             BadRequest: if they name another class.

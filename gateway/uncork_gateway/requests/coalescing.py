@@ -131,7 +131,7 @@ class Computation:
 class Coalescing:
     """The computations of one API that requests can join.
 
-    Clients may send as many requests here as in the queue, of as many bytes; further ones join none.
+    As many requests may wait here as in the queue, with as many bytes; further ones join none.
 
     Args:
         tally_of: returns the counts of a class, the second if True.
@@ -191,7 +191,7 @@ class Coalescing:
         computation.add(request)
 
     def start_over(self, rules: ApiRules) -> None:
-        """Take the limits of a service that has been loaded again, and join no request to older code's."""
+        """Adopt the limits of reloaded code; new requests do not join computations of older code."""
         self.rules = rules
         self._open.clear()
 

@@ -1,6 +1,6 @@
-"""Submits requests to APIs, and some in parts, whose results it joins.
+"""Submits requests to APIs, some in parts, and joins the results of the parts.
 
-These have rows of several groups, or are bulk that would not fit into the room for bulk.
+A request is in parts if its rows are of several groups, or if it is bulk that does not fit into the room.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from uncork_workers.wire.tensors import join_columns, split_columns
 
 
 class Client(TypedDict):
-    """What the dispatcher knows of a request's client; see :class:`Submission`."""
+    """The fields of a :class:`Submission` that describe the client."""
 
     client_timeout_s: float
     source: Hashable
@@ -99,7 +99,7 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
 def submission_of(
     waiter: Waiter[HandlerResult], api: str, payload: Marshalled, client: Client
 ) -> Submission[Marshalled, HandlerResult]:
-    """Return a request, or a part of one, as the dispatcher takes it."""
+    """Return the submission of a request, or of a part of one."""
     cost = payload.cost
     return Submission(
         waiter,

@@ -89,7 +89,7 @@ class LethalBatches:
                 self._close(case)
 
     def _worker_lost(self, batch: Batch[Any]) -> None:
-        """Note what a lost worker has run; a batch ahead comes second."""
+        """Note the batch that a lost worker ran. A batch ahead is reported second, and ignored."""
         # A single request may be at fault itself.
         worker, size = batch.worker, _size(batch) if len(batch.requests) > 1 else 0.0
         if worker in self._killed:

@@ -42,7 +42,7 @@ class MemoryLimits:
         return self._said.get((api, index))
 
     def is_ready(self, worker: int, index: int, limits: Mapping[str, float], apis: Collection[str]) -> None:
-        """Limit the batches of a worker that has become ready; ``limits`` are what its warm-up found."""
+        """Limit the batches of a worker that has become ready; its warm-up has found ``limits``."""
         self._workers[index] = worker
         for api in apis:
             self.learn(worker, index, api, limits.get(api, self.of(api, index)))

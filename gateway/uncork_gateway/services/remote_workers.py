@@ -39,7 +39,7 @@ class RemoteWorkers:
         self.reconsider()
 
     def reconsider(self) -> None:
-        """Let workers join that may, and replace the current service if it has a successor."""
+        """Let eligible workers join, and replace the current service if it has a successor."""
         if not self._is_deciding:
             self._is_deciding = True
             try:

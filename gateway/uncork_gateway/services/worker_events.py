@@ -67,7 +67,7 @@ class WorkerEvents:
             different service.
         model: a digest of what batch times depend on, as the last ready worker has reported it: its code,
             device and libraries, and the settings of its APIs. Empty before the first.
-        recall: given ``model``, returns (rows, seconds) of what an earlier run has learned, by API.
+        recall: given ``model``, returns the batch times (rows, seconds) of an earlier run, by API.
 
     Args:
         readiness_changed: called when the service may have become ready or not ready.
@@ -229,7 +229,7 @@ class WorkerEvents:
         self._memory.is_ready(worker.key, hello.index, ready.limits, self._apis.in_force)
 
     def _recall(self, hello: Hello, ready: Ready) -> None:
-        """Note what the model is; before the first batch, recall what was learned of it."""
+        """Note the digest of the model; before the first batch, recall batch times of an earlier run."""
         is_first = not self.model
         apis = self._apis.in_force
         settings = [

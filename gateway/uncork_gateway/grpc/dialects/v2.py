@@ -51,7 +51,7 @@ class V2Grpc(TensorDialect):
         super().__init__(codec, model=model, version=version, inputs=inputs, saw=saw)
         self._start: bytes = _Response(model_name=model, model_version=version).SerializeToString()
         self._described: dict[tuple[TensorForm, int], bytes] = {}
-        """What precedes the values of the only output, by its rows and what they are."""
+        """The bytes before the values of the only output, by its format and number of rows."""
 
     def read(self, request: Any) -> Marshalled:
         """Read a ModelInferRequest.

@@ -15,7 +15,7 @@ _BITS = {"FP16": "<u2", "BF16": "<u2"}
 # Of the narrowest integers that fields have.
 _FIELD_BYTES = 4
 REST = "rest"
-"""The parameter of a tensor that has the fields other than those of the tensor itself, serialized."""
+"""The name of a tensor's parameter that has its message's other fields, serialized."""
 
 
 def read_values(tensor: str, datatype: str, values: Sequence[Any]) -> bytes:

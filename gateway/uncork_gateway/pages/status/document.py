@@ -17,11 +17,11 @@ ApiState = Literal["ok", "degraded", "failing"]
 State = Literal["starting", "ready", "degraded", "failing", "not_ready", "draining"]
 """Whether requests are accepted, and if so the worst state of an API; ``ready`` if all are ``ok``."""
 Limit = Literal["nothing", "workers", "goal", "cap"]
-"""What keeps an API from answering more, or sooner: too few workers, a goal too short for larger batches, or
+"""The bottleneck of an API: too few workers, a goal too short for larger batches, or
 the batch limit."""
 
 BulkLimit = Literal["goal", "cycles", "cap", "share"]
-"""What limits the second class in a batch: the goal of the first; that ten batches of the first would pass;
+"""The limit on the second class in a batch: the goal of the first; the time of ten batches of the first;
 the batch limit; or its share of the workers' time, because the goal leaves no room."""
 
 

@@ -80,7 +80,7 @@ class Figures:
 
     @property
     def bulk_limited_by(self) -> BulkLimit | None:
-        """What limits the rows of the second class in a batch; None if unknown."""
+        """The limit on the rows of the second class in a batch; None if unknown."""
         stats, rate, workers = self.stats, self.recent.rate, self.work.workers
         if self.estimate is None or not workers:
             return None
@@ -98,7 +98,7 @@ class Figures:
 
     @property
     def goal_with_room_s(self) -> float | None:
-        """The goal with room for some bulk in a batch, if bulk is queued and the goal has none.
+        """A goal with room for bulk in a batch, if bulk is queued and the current goal has no room.
 
         There is room if a request may wait for a batch and share the next: three times the fixed part.
         """
@@ -295,7 +295,7 @@ class Figures:
         return max(1, math.floor(min(self.cap_less_padding, self.rows_within(self.goal_s / 2)) + 1e-9))
 
     def gains(self, rows: float, *, than: float) -> bool:
-        """Return True if batches of ``rows`` rows are known to serve clearly more than those of ``than``."""
+        """Return True if batches of ``rows`` rows surely serve clearly more than batches of ``than``."""
         now = self.throughput(than)
         return self.slope_is_known and now > 0 and self.throughput(rows) >= WORTH * now
 

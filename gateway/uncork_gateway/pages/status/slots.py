@@ -28,7 +28,7 @@ def describe_slots(
 
 
 def doing(slot: BackendSlot, batch: RunningBatch | None) -> str:
-    """Describe what a slot does, or its fault, in a clause."""
+    """Describe a slot's activity, or its fault, in a clause."""
     if slot.state == "busy" and batch is not None:
         size = plural(exact(batch.rows), "row")
         if batch.requests != batch.rows:
