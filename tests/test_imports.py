@@ -33,7 +33,7 @@ ALLOWED = {
         "uncork_dispatcher.simulator",
         "uncork_dispatcher.alarm",
     },
-    "uncork_workers": {"uncork_workers"},
+    "uncork_workers": {"uncork_workers", "uncork_dispatcher.learning"},
     "uncork_dispatcher": {"uncork_dispatcher"},
     "benchmarks": set(ROOMS),
 }

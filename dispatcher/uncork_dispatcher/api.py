@@ -281,11 +281,15 @@ class Api:
             self.policy.observe(BatchDone(now, batch.rows, len(entries), queued_s, seconds))
 
     def learn(
-        self, batch: Batch[Any], chunks: Sequence[tuple[float, float]], seconds: float
+        self,
+        batch: Batch[Any],
+        chunks: Sequence[tuple[float, float]],
+        seconds: float,
+        prepare_s: float | None = None,
     ) -> GoalOutOfReach | None:
         """Learn the batch time from a batch that worked; return a warning if the goal is newly out of reach.
 
-        ``chunks`` and ``seconds`` are the arguments of :meth:`Dispatcher.batch_done`.
+        The other arguments are those of :meth:`Dispatcher.batch_done`.
         """
         entries = batch.entries
         rows, padded, sizes = zip(*[(one.rows, one.padded, one.size_bytes) for one in entries], strict=True)
@@ -297,6 +301,7 @@ class Api:
             smallest=BatchSize(min(rows), min(padded), min(sizes)),
             rows=self._rows(entries),
             was_ahead=batch.is_ahead,
+            prepare_s=prepare_s,
         )
         needed_s = self.model.goal_lost()
         return None if needed_s is None else GoalOutOfReach(self.rules.name, self.rules.goal_s, needed_s)

@@ -260,12 +260,14 @@ class Dispatcher:
         now: float,
         seconds: float | None = None,
         chunks: Sequence[tuple[float, float]] = (),
+        prepare_s: float | None = None,
     ) -> bool:
         """End a batch; its worker is idle again, or starts the batch ahead.
 
         ``seconds`` is how long the batch took, if it ended before ``now``. ``chunks`` gives (rows, seconds)
-        of each call at the worker, if known: the rest of the time is transport. Returns False, and does
-        nothing, if the core has given up the batch or its worker.
+        of each call at the worker, if known: the rest of the time is transport. ``prepare_s`` is the part of
+        the time that overlaps with the batch before, if it does; None if the worker does not overlap batches.
+        Returns False, and does nothing, if the core has given up the batch or its worker.
         """
         self._advance(now)
         ran = self._slots.finish(batch, now=now)
@@ -281,7 +283,7 @@ class Dispatcher:
         api = self._apis[ran.api]
         api.batch_ended(ran, status, ended, seconds)
         if status == "worked":
-            warning = api.learn(ran, chunks, seconds)
+            warning = api.learn(ran, chunks, seconds, prepare_s)
             self._pending_actions += [] if warning is None else [warning]
         api.plan(ran, self._queues, self._slots, now)
         ran.entries = []

@@ -97,12 +97,13 @@ class BatchResult(NamedTuple, Generic[R]):
     """The result of a batch: one result per request, in order.
 
     ``chunks`` has (rows, seconds) of each call at the worker, with cost for rows if the API has one; see
-    :meth:`Dispatcher.batch_done`.
+    :meth:`Dispatcher.batch_done`, also for ``prepare_s``.
     """
 
     results: Sequence[R]
     status: BatchStatus = "worked"
     chunks: Sequence[tuple[float, float]] = ()
+    prepare_s: float | None = None
 
     @staticmethod
     def checked(outcome: BatchResult[R] | Exception, batch: Batch[Any]) -> BatchResult[R] | Exception:
@@ -110,7 +111,7 @@ class BatchResult(NamedTuple, Generic[R]):
         if isinstance(outcome, Exception):
             return outcome
         try:
-            expected, (results, status, chunks) = len(batch.requests), outcome
+            expected, (results, status, chunks, prepare_s) = len(batch.requests), outcome
             if fault := results_fault(results, expected):
                 return fault
             # A collection of the user's may raise while it is read, have more results than it says, or be
@@ -122,9 +123,11 @@ class BatchResult(NamedTuple, Generic[R]):
                 if not (0 < cost < math.inf and 0 <= seconds < math.inf):
                     says = "chunks must have more than 0 rows and a time of at least 0 s"
                     return ValueError(f"{says}, got {chunks}")
+            if prepare_s is not None and not 0 <= prepare_s < math.inf:
+                return ValueError(f"prepare_s must be 0 or more, got {prepare_s}")
         except Exception as error:
             return error
-        return BatchResult(copied, status, chunks)
+        return BatchResult(copied, status, chunks, prepare_s)
 
 
 def payloads_of(batch: Batch[Submission[P, Any]]) -> list[P]:

@@ -209,6 +209,8 @@ class Scheduler:
             and self._apis[behind.api].rules.idempotent
         ):
             return math.inf, None
+        if self._apis[queue.api].model.overlaps:
+            return now, behind  # its first stage can begin at once
         return max(now, behind.finish - _LEAD * behind.transport_s), behind
 
     def _is_complete(self, queue: RequestQueue, worker: int, now: float) -> bool:
@@ -299,6 +301,8 @@ class Scheduler:
             bulk_rows = self._room.ride(queue, fill, estimate, now, fits, draining=self.draining)
         taken = fill.taken
         predicted_s = measures.estimate.slowed(slowdown).seconds(measures.size(taken))
+        if behind is None:
+            predicted_s += api.model.prepare_s(taken.rows)
         batch: Batch[Any] = Batch(
             next(self._batch_numbers),
             worker,

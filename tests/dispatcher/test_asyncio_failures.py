@@ -186,6 +186,13 @@ async def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[float
     assert await outcomes(callers) in (["X"], ["ValueError"])
 
 
+@pytest.mark.parametrize("prepare_s", [-0.1, math.inf, math.nan])
+async def test_a_first_stage_of_no_length_leaves_nobody_waiting(prepare_s: float) -> None:
+    result = BatchResult(["X"], chunks=[(1, 0.1)], prepare_s=prepare_s)
+
+    assert await outcomes(calls(dispatcher(Workers(then=lambda job: result)), "x")) == ["ValueError"]
+
+
 # Waiters, observers and runners that raise
 
 

@@ -27,7 +27,15 @@ def api(**changes: object) -> ApiRules:
 class Stage:
     """A core that knows how long batches take and that has just started one, with request 0."""
 
-    def __init__(self, rules: ApiRules | None = None, *, takes_ahead: bool = True, workers: int = 1) -> None:
+    def __init__(
+        self,
+        rules: ApiRules | None = None,
+        *,
+        takes_ahead: bool = True,
+        workers: int = 1,
+        prepare_s: float | None = None,
+    ) -> None:
+        self.prepare_s = prepare_s
         self.core = Dispatcher()
         self.core.set_api(rules or api())
         self.now = 0.0
@@ -62,7 +70,11 @@ class Stage:
 
     def done(self, start: Batch[Any], *, seconds: float = SECONDS) -> None:
         assert self.core.batch_done(
-            start.number, status="worked", now=self.now, chunks=[(start.rows, seconds)]
+            start.number,
+            status="worked",
+            now=self.now,
+            chunks=[(start.rows, seconds)],
+            prepare_s=self.prepare_s,
         )
 
     def ahead(self) -> Batch[Any]:
@@ -88,6 +100,43 @@ def test_a_full_batch_is_sent_while_another_one_runs() -> None:
     assert ahead.started == pytest.approx(stage.due)
     stage.submit(3, 4)
     assert stage.poll() == [], "one batch is ahead already"
+
+
+def test_it_is_sent_at_once_to_a_worker_that_prepares_it_while_the_other_runs() -> None:
+    stage = Stage(api(max_batch_rows=1), prepare_s=0.1)
+    assert stage.first.predicted_s == pytest.approx(SECONDS)
+    stage.submit(1)
+
+    [ahead] = stage.poll()
+    assert ahead.started == pytest.approx(stage.due)
+    assert ahead.predicted_s == pytest.approx(SECONDS - 0.1), "it is prepared by then"
+
+    stage.now = stage.due + stage.transport_s
+    stage.done(stage.first)
+    stage.now += SECONDS - 0.1
+    stage.done(ahead, seconds=SECONDS - 0.1)
+    stage.submit(2)
+    [stage.first] = stage.poll()
+    assert stage.first.predicted_s == pytest.approx(SECONDS)
+
+
+def test_a_worker_that_stops_to_overlap_gets_no_batch_early() -> None:
+    stage = Stage(prepare_s=0.1)
+    stage.prepare_s = None
+    stage.now = stage.due + stage.transport_s
+    stage.done(stage.first)
+    stage.submit(1)
+    [stage.first] = stage.poll()
+    stage.submit(2, 3)
+    assert stage.poll() == []
+
+    assert stage.core.next_wakeup() == pytest.approx(stage.due - 2 * stage.transport_s)
+
+
+def test_deadlines_allow_for_what_batches_ahead_do_not_take() -> None:
+    without, overlapping = Stage(api(goal_s=1.0)), Stage(api(goal_s=1.0), prepare_s=0.1)
+    [model, other] = [stage.core._apis["a"].model for stage in (without, overlapping)]
+    assert other.allowance_s - model.allowance_s == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("then", [1.5, -0.5])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from operator import lt
 
+from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 from uncork_dispatcher.learning.measures import BatchSize, Measures, Rows
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 
@@ -23,11 +24,14 @@ class ServiceModel:
         self.transport_s = 0.0
         """Average seconds that a batch spends on the way to the worker and back."""
         self.allowance_s = 0.0
-        """Seconds that deadlines allow for transport."""
+        """Seconds that deadlines allow for transport, and for what batches behind others do not wait for."""
         self._goal_s = goal_s
         self._limit_rows = limit_rows
         self.measures = Measures()
         """The estimates of the batch time by each measure."""
+        self._prepares = BatchTimeEstimator()
+        self.overlaps = False
+        """Whether a worker prepares a batch while it runs another, by the last batch."""
         self._speeds = SpeedFactors()
         self.slowdown = self._speeds.slowdown
         self.forget_worker = self._speeds.forget
@@ -64,6 +68,10 @@ class ServiceModel:
         """
         return min(rows * self.measures.ratio, self._limit_size) <= self._trusted_size
 
+    def prepare_s(self, rows: float) -> float:
+        """Return the seconds for which the batch behind another runs at the same time; 0 without overlap."""
+        return self._prepares.estimate.seconds(rows) if self.overlaps else 0.0
+
     def least_s(self, size: BatchSize) -> float:
         """Return the least seconds that a batch of this size takes."""
         rows, estimate = size[self.measures.in_force], self.measures.estimate
@@ -87,22 +95,28 @@ class ServiceModel:
         smallest: BatchSize,
         rows: Rows | None,
         was_ahead: bool = False,
+        prepare_s: float | None = None,
     ) -> None:
         """Learn from a batch of this size that took ``seconds``.
 
         ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest of the time is
         transport. ``smallest`` is the size of the smallest request in the batch. A batch that ``was_ahead``
-        shows no transport, because ``seconds`` excludes most of its way to the worker.
+        shows no transport, because ``seconds`` excludes most of its way to the worker. ``prepare_s`` is the
+        part of the time that a batch ahead does not take, because it overlaps with the batch before.
         """
+        self.overlaps = prepare_s is not None
+        if prepare_s is not None:
+            self._prepares.observe(size.rows, prepare_s)
         if any(map(lt, smallest, self._smallest)):
             self._smallest = BatchSize(*map(min, self._smallest, smallest))
         transport_s = seconds
         for chunk_rows, chunk_s in chunks or [(size.rows, seconds)]:
             # The lengths in a part of the batch are unknown; assume the same.
             part = size if chunk_rows == size.rows else size.part(chunk_rows)
-            self._observe_speed(worker, part[self.measures.in_force], chunk_s)
+            added_s = chunk_s if was_ahead or prepare_s is None else max(0.0, chunk_s - prepare_s)
+            self._observe_speed(worker, part[self.measures.in_force], added_s)
             slowdown = self.slowdown(worker) if self._speeds.differ else 1.0
-            self.measures.observe(part, chunk_s / slowdown, rows if part is size else None)
+            self.measures.observe(part, added_s / slowdown, rows if part is size else None)
             transport_s -= chunk_s
         if not was_ahead:
             # A stall of this process must not count for long.
@@ -113,8 +127,11 @@ class ServiceModel:
             share = max(0.1, 1 / self._transports)
             self.transport_s += share * (transport_s - self.transport_s)
         # In steps: deadlines that move with every batch would not come in the order of arrival.
-        if abs(self.transport_s - self.allowance_s) > 0.002 * self._goal_s:
-            self.allowance_s = self.transport_s
+        allowance_s = self.transport_s
+        if prepare_s is not None and self._prepares.known_rows is not None:
+            allowance_s += self.prepare_s(self._prepares.known_rows[1])
+        if abs(allowance_s - self.allowance_s) > 0.002 * self._goal_s:
+            self.allowance_s = allowance_s
         self._update_estimate()
 
     def observe_profile(self, worker: int, chunks: Sequence[tuple[float, float]]) -> None:

@@ -90,6 +90,7 @@ def from_frame(
         status="worked" if reply.worked and reply.chunks else "failed",
         # These seconds include parsing the requests and writing the results.
         chunks=[(batch.rows, reply.seconds)] if whole else reply.chunks,
+        prepare_s=reply.prepare_s if whole else None,
     )
 
 

@@ -268,6 +268,8 @@ def test_large_batches_and_replies_go_through_a_file() -> None:
         gateway = Gateway(ours)
         gateway.send(BATCH)
         assert next(batches) == (BATCH, [b"x"])
+        link.reply(reply, [b"small"])
+        assert gateway.frames(1) == [Frame(reply, b"small")]
         send_with_file(ours.fileno(), encode_frame(TakeFile()), file)
         for letters in (b"ab", b"cd"):
             bodies = [letters[:1] * sizes[0], letters[1:] * sizes[1]]

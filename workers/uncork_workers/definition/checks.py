@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from uncork_workers.wire.schema import ApiSettings, DefinitionError
+from uncork_workers.wire.schema import ApiSettings, DefinitionError, wrong_value
 
 # Values beyond these limits were probably meant in another unit.
 _SHORT_GOAL_MS, _LONG_TIMEOUT_S = 1, 3600
@@ -37,6 +37,29 @@ def not_a_method(value: object) -> str:
         name = getattr(function, "__name__", "handler")
         return f"API {name!r}: remove @{kind}; an API is a plain method, def {name}(self, rows)"
     return f"@api must decorate a method, got {value!r}"
+
+
+def check_stages(api: str, **stages: object) -> None:
+    """Check the ``prepare`` and ``finish`` of an API, if it has them.
+
+    Raises:
+        DefinitionError: if one is not a plain method of the rows or the results.
+    """
+    for argument, stage in stages.items():
+        if stage is None:
+            continue
+        if not inspect.isfunction(stage):
+            raise wrong_value(api, argument, "a method defined above the API", stage)
+        if inspect.iscoroutinefunction(stage) or inspect.isgeneratorfunction(inspect.unwrap(stage)):
+            raise DefinitionError(
+                f"API {api!r}: {argument} must be a plain method, without async and yield; it has a thread "
+                "of its own and may block"
+            )
+        if not accepts(stage, "self", "batch"):
+            raise DefinitionError(
+                f"API {api!r}: {argument} is called with self and the whole batch; write "
+                f"def {stage.__name__}(self, batch), not def {stage.__name__}{inspect.signature(stage)}"
+            )
 
 
 def check_start(service: type[Any]) -> None:

@@ -1,12 +1,19 @@
 """Services: subclass :class:`Service` and decorate its handlers with :func:`api`."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
-from uncork_workers.definition.checks import accepts, check_start, not_a_method, version_of, warn_of_units
+from uncork_workers.definition.checks import (
+    accepts,
+    check_stages,
+    check_start,
+    not_a_method,
+    version_of,
+    warn_of_units,
+)
 from uncork_workers.definition.examples import checked_sample, docs_example
 from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES, Output
 from uncork_workers.wire.groups import Source
@@ -58,6 +65,18 @@ class ApiDefinition:
     handler: Callable[..., Any]
     description: ApiDescription
     sample: Sample | None = None
+    prepare: Callable[..., Any] | None = None
+    finish: Callable[..., Any] | None = None
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether it has ``prepare`` or ``finish``."""
+        return self.prepare is not None or self.finish is not None
+
+    @property
+    def methods(self) -> list[Callable[..., Any]]:
+        """The methods that run, in this order."""
+        return [method for method in (self.prepare, self.handler, self.finish) if method is not None]
 
 
 def api(
@@ -80,6 +99,8 @@ def api(
     group_by: str | Sequence[str] | None = None,
     coalesce: bool = False,
     workers: int | None = None,
+    prepare: Callable[..., Any] | None = None,
+    finish: Callable[..., Any] | None = None,
 ) -> Callable[[H], H]:
     """Serve a method, plain or ``async``, as an API: it is called once per batch, with all rows of the batch.
 
@@ -146,6 +167,11 @@ def api(
             Not with ``idempotent=False`` or the policy ``"none"``.
         workers: how many of the service's workers run only this API. It uses no others, and the APIs without
             this argument share the rest. Each of them still loads the whole service.
+        prepare: a method of the service, such as a tokenizer, that gets the rows; the decorated method then
+            gets what it returns. It runs in a thread of its own while the decorated method runs the batch
+            before, if measurements show that this pays. Not for generators.
+        finish: a method that gets what the decorated method returns, and returns one result per row. It also
+            runs in a thread of its own, while the decorated method runs the next batch.
 
     Raises:
         DefinitionError: if an argument is invalid; the message names the API, the argument and what is
@@ -158,7 +184,8 @@ def api(
         _check_handler(name, handler)
         streams = inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler)
         if streams:
-            _check_stream(name, policy, output=output, warmup=warmup)
+            _check_stream(name, policy, output=output, warmup=warmup, prepare=prepare, finish=finish)
+        check_stages(name, prepare=prepare, finish=finish)
         settings = ApiSettings(
             mb_max_latency=first_goal(name, mb_max_latency, classes),
             mb_max_batch_size=mb_max_batch_size,
@@ -195,7 +222,7 @@ def api(
         )
         description.check()
         warn_of_units(name, settings)
-        setattr(handler, _MARK, ApiDefinition(name, input, handler, description, sample))
+        setattr(handler, _MARK, ApiDefinition(name, input, handler, description, sample, prepare, finish))
         return handler
 
     return decorate
@@ -248,6 +275,7 @@ def find_apis(service: type[Service]) -> list[ApiDefinition]:
         raise DefinitionError(
             f"service {service.__name__} has no API; decorate a method with @api(input=...)"
         )
+    _check_methods(service, found.values())
     by_route: dict[str, str] = {}
     for name, definition in found.items():
         other = by_route.setdefault(definition.description.route, name)
@@ -256,6 +284,31 @@ def find_apis(service: type[Service]) -> list[ApiDefinition]:
                 f"APIs {other!r} and {name!r} have the same route {definition.description.route!r}"
             )
     return list(found.values())
+
+
+def _check_methods(service: type[Service], apis: Collection[ApiDefinition]) -> None:
+    """Check that each stage is a method of the service that no two threads would run at one time.
+
+    Raises:
+        DefinitionError: if one is not.
+    """
+    stages = {"prepare": {one.prepare for one in apis}, "finish": {one.finish for one in apis}}
+    for definition in apis:
+        for argument, other in (("prepare", "finish"), ("finish", "prepare")):
+            stage = getattr(definition, argument)
+            if stage is None:
+                continue
+            method = inspect.getattr_static(service, stage.__name__, None)
+            if not inspect.isfunction(method) or hasattr(method, _MARK):
+                raise DefinitionError(
+                    f"API {definition.name!r}: {argument} must be a method of {service.__name__} that is no "
+                    f"API, got {stage.__qualname__}; define it in the class, above the API"
+                )
+            if stage in stages[other]:
+                raise DefinitionError(
+                    f"API {definition.name!r}: {stage.__name__} is {argument} here and {other} too, in two "
+                    "threads at once; write a method for each"
+                )
 
 
 def describe_service(service: type[Service]) -> ServiceDescription:
@@ -294,6 +347,8 @@ def _check_handler(name: str, handler: object) -> None:
 _NOT_FOR_STREAMS = {
     "output": "the first piece determines the content type",
     "warmup": "setup can run the model instead",
+    "prepare": "the generator can call the method itself",
+    "finish": "the generator can call the method itself",
 }
 
 

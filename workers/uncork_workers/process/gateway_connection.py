@@ -1,9 +1,12 @@
 """The worker's end of its connection."""
 
+import select
 import socket
 import ssl
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -55,14 +58,22 @@ class GatewayConnection:
         self._has_left = False
         self._is_local = connection.family == socket.AF_UNIX and not isinstance(connection, ssl.SSLSocket)
         self._file: SharedFile | None = None
-        self._half = 1
-        """The half of the file for the current batch and its reply."""
+        self._half = self._half_of_reply = 1
+        """The halves of the file for the last batch and the last reply; replies have the order of batches."""
+        self._sending: threading.Lock | None = None
+        """Held while a thread sends, if several do."""
+        self._cancelled: set[int] = set()
+        """The batches whose cancellation has been read, as :meth:`batches` does if it has a thread."""
         close_in_forks(self)
+
+    def share(self) -> None:
+        """Allow other threads to send, and to ask for cancelled batches, while one iterates over batches."""
+        self._sending = threading.Lock()
 
     def batches(self) -> Iterator[tuple[Batch, list[bytes]]]:
         """Yield each batch and its bodies until the gateway closes the connection.
 
-        Reply to a batch before you ask for the next one.
+        Reply to a batch before you ask for the next one, unless other threads reply.
 
         Raises:
             FrameError: if the gateway sends an unexpected message.
@@ -73,12 +84,8 @@ class GatewayConnection:
                 if isinstance(message, Batch):
                     self._half = 1 - self._half
                     yield message, self._bodies(message, payload)
-                elif isinstance(message, Ping):
-                    self.send(Pong())
-                elif isinstance(message, Goodbye):
-                    self.goodbye = message
-                elif not isinstance(message, TakeFile | Cancel):  # Cancel: of a batch that has ended
-                    raise FrameError(f"a worker accepts only batches, got {type(message).__name__}")
+                else:
+                    self._handle(message)
             if self._gateway_closed:
                 return
             self._is_receiving = True
@@ -87,6 +94,19 @@ class GatewayConnection:
             data = self._read()
             self._is_receiving = False
             self._receive(data)
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case Ping():
+                self.send(Pong())
+            case Goodbye():
+                self.goodbye = message
+            case Cancel():  # of a batch that has ended, unless another thread runs it
+                self._cancelled.add(message.batch)
+            case TakeFile():
+                pass
+            case _:
+                raise FrameError(f"a worker accepts only batches, got {type(message).__name__}")
 
     def close(self) -> None:
         """Close the connection and the shared file."""
@@ -97,6 +117,14 @@ class GatewayConnection:
 
     def _read(self) -> bytes:
         """Wait for bytes; keep the file attached to them, if any."""
+        if self._sending is not None and isinstance(self._connection, ssl.SSLSocket):
+            # A TLS connection can be used by one thread at a time, which must not be one that waits.
+            if not self._connection.pending():
+                readable = select.poll()
+                readable.register(self._connection, select.POLLIN)
+                readable.poll()
+            with self._sending:
+                return self._connection.recv(_READ_BYTES)
         if not self._is_local or self._file is not None:
             return self._connection.recv(_READ_BYTES)
         data, self._file = receive_with_file(self._connection, _READ_BYTES)
@@ -122,18 +150,42 @@ class GatewayConnection:
             self._leave()
 
     def _leave(self) -> None:
+        if self._sending is None:
+            self._send_leaving()
+        elif self._sending.acquire(blocking=False):  # else the thread that has it calls this next
+            try:
+                self._send_leaving()
+            finally:
+                self._sending.release()
+
+    def _send_leaving(self) -> None:
         if not self._has_left:
             self._has_left = True
-            self.send(Leaving())
+            self._connection.sendall(encode_frame(Leaving()))
+
+    def stop_reading(self) -> None:
+        """End the iteration over batches in another thread."""
+        with suppress(OSError):  # it is not connected any more
+            # Not the method of a TLS connection, which would end what other threads do with it.
+            socket.socket.shutdown(self._connection, socket.SHUT_RD)
 
     def reply(self, reply: Reply, bodies: Sequence[bytes]) -> None:
         """Send the reply to a batch whose payload has been read."""
-        if self._file is not None and self._file.write(bodies, self._half):
+        self._half_of_reply = 1 - self._half_of_reply
+        if self._cancelled:
+            self._cancelled = {number for number in self._cancelled if number > reply.batch}
+        if self._file is not None and self._file.write(bodies, self._half_of_reply):
             reply, bodies = msgspec.structs.replace(reply, in_file=True), ()
         self.send(reply, bodies)
 
     def send(self, message: Message, bodies: Sequence[bytes] = ()) -> None:
-        self._connection.sendall(encode_frame(message, bodies))
+        if self._sending is None:
+            self._connection.sendall(encode_frame(message, bodies))
+            return
+        with self._sending:
+            self._connection.sendall(encode_frame(message, bodies))
+        if self._is_leaving:
+            self._leave()
 
     def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
         """Send a piece of a stream. A lost connection is not raised here, inside the handler."""
@@ -144,6 +196,8 @@ class GatewayConnection:
 
     def is_cancelled(self, batch: int) -> bool:
         """Return whether the gateway has cancelled the batch or gone away."""
+        if self._sending is not None:
+            return self._gateway_closed or batch in self._cancelled
         # A TLS connection knows no MSG_DONTWAIT.
         self._connection.setblocking(False)
         try:

@@ -46,15 +46,13 @@ class StageFailed(Exception):
 class HostedService(PieceSink):
     """A service that this process loads once, sets up once, and then runs for one gateway at a time.
 
-    Attributes:
-        due_at: when the running batch should have ended, on the monotonic clock; infinity if none runs.
-
     Raises:
         TargetError: if there is no service at the target.
     """
 
     def __init__(self, target: str) -> None:
-        self.due_at = math.inf
+        self._due: list[float] = []
+        """When the running batches should have ended, on the monotonic clock."""
         self._target = target
         with WorkerCode():
             self._class = load_service(target)
@@ -88,14 +86,31 @@ class HostedService(PieceSink):
         self._gateway = gateway
         executor = self._set_up(index)
         gateway.send_ready(self._warm_up(executor, gateway, index, settings))
+        if executor.staged:
+            self._serve_in_stages(gateway, executor)
+            return
         for message, bodies in gateway.batches():
-            self.due_at = time.monotonic() + message.timeout_s
+            self._due.append(time.monotonic() + message.timeout_s)
             try:
                 with WorkerCode():
                     reply, results = executor.run(message, bodies)
             finally:
-                self.due_at = math.inf
+                self._due.clear()
             gateway.reply(reply, results)
+
+    def _serve_in_stages(self, gateway: GatewayConnection, executor: Executor) -> None:
+        # Few services need it, and it imports the dispatcher.
+        from uncork_workers.process.stages import OverlappingStages
+
+        try:
+            OverlappingStages(gateway, executor, self._due).serve()
+        finally:
+            self._due.clear()
+
+    @property
+    def due_at(self) -> float:
+        """When the first running batch should have ended, on the monotonic clock; infinity if none runs."""
+        return min(self._due[:], default=math.inf)
 
     def close(self) -> None:
         """Tear the service down, if it was set up."""

@@ -272,6 +272,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
         limit: the size that calls of the API may have on this worker, in rows or cost, because larger ones
             ran out of memory; None: none has.
         memory_failures: how many calls of this batch ran out of memory.
+        prepare_s: seconds of the first stage, which the next batch should not wait for, if stages overlap.
     """
 
     batch: int
@@ -288,6 +289,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     in_file: bool = False
     limit: _Cost | None = None
     memory_failures: Annotated[int, msgspec.Meta(ge=0)] = 0
+    prepare_s: _Seconds | None = None
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.outputs.encoding import OK, CompleteResponse
+from uncork_workers.definition.outputs.split import SplitResults
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.bisection import Bisection
@@ -62,7 +63,7 @@ class BatchRun:
         limit: SizeLimit,
     ) -> None:
         self._adapter = api.adapter
-        self._method = api.handler
+        self._method = api.methods[-1]
         self._batch = batch
         forms = expand_forms(batch.forms, len(bodies))
         names = api.description.class_names
@@ -103,6 +104,11 @@ class BatchRun:
         Raises:
             BaseException: what the handler raised; :meth:`run_parts` answers the requests then.
         """
+        requests, merged = self._merge(portion)
+        self._take(self.calls.call(requests, merged))
+
+    def _merge(self, portion: range) -> tuple[BatchRequests, Any]:
+        """Return those requests of a portion that are valid, and their rows."""
         self._portion_began = time.perf_counter()
         self.calls.returned = None  # it may refer to the rows of the portion before
         self._valid = portion
@@ -112,7 +118,10 @@ class BatchRun:
             self._valid = self._mergeable()
             requests = self._requests.pick(self._valid)
             merged = self.calls.merge(requests) if self._valid else ()
-        results = self.calls.call(requests, merged)
+        return requests, merged
+
+    def _take(self, results: SplitResults) -> None:
+        """Answer the valid requests of a portion with the results of their rows."""
         if len(results.bodies) == len(self.bodies) and set(map(type, results.bodies)) == {bytes}:
             self.bodies, self._forms = results  # type: ignore[assignment]
             return

@@ -3,7 +3,7 @@
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -33,11 +33,11 @@ def exception_report(
     )
 
 
-def name_handler(error: BaseException, handler: Callable[..., Any]) -> None:
-    """Add a note that names the handler to an exception that lacks it in its traceback: about its results."""
-    code = code_of(handler)
-    if code is None or all(frame.f_code is not code for frame, _ in walk_tb(error.__traceback__)):
-        error.add_note(f"handler: {describe_function(handler)}")
+def name_handler(error: BaseException, methods: Sequence[Callable[..., Any]]) -> None:
+    """Add a note that names the last method to an exception that has none in its traceback: about results."""
+    codes = [code_of(method) for method in methods]
+    if codes[-1] is None or all(frame.f_code not in codes for frame, _ in walk_tb(error.__traceback__)):
+        error.add_note(f"handler: {describe_function(methods[-1])}")
 
 
 def traceback_text(error: BaseException) -> str:

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any
 
 from uncork_workers.definition.adapters import InvalidInput
@@ -14,6 +15,7 @@ from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
 from uncork_workers.process.batches.handler_loop import HandlerLoop
 from uncork_workers.process.batches.size_limit import SizeLimit
+from uncork_workers.process.batches.staged_run import Stage, StagedRun
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import NO_PARAMETERS, Context, running
@@ -27,6 +29,7 @@ class Executor:
 
     Attributes:
         limits: by API, the size of calls that fits into memory.
+        staged: the APIs with ``prepare`` or ``finish``.
     """
 
     def __init__(self, service: Service, sink: PieceSink | None = None) -> None:
@@ -37,12 +40,37 @@ class Executor:
         self._units: dict[str, bool] = {}
         """By API, whether the last batch's size was that of padded rows."""
         self._loop = HandlerLoop()
-        self._handlers = {name: self._handler(getattr(service, name)) for name in self._apis}
+        locks = Lock(), Lock()
+        self._stages = {
+            name: (
+                self._stage(definition.prepare, locks[0]),
+                self._handler(getattr(service, name), hints_on_rows=definition.prepare is None),
+                self._stage(definition.finish, locks[1]),
+            )
+            for name, definition in self._apis.items()
+        }
+        self.staged = [name for name, definition in self._apis.items() if definition.has_stages]
+        self._handlers = {
+            name: _in_turn(stages) if self._apis[name].has_stages else stages[1]
+            for name, stages in self._stages.items()
+        }
 
     def close(self) -> None:
         self._loop.close()
 
-    def _handler(self, method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def _stage(self, stage: Callable[..., Any] | None, lock: Lock) -> Stage:
+        """Wrap ``prepare`` or ``finish``: one call at a time of all APIs, as they may share what it uses."""
+        if stage is None:
+            return _same
+        method = getattr(self._service, stage.__name__)  # a subclass may override it
+
+        def call(rows: Any) -> Any:
+            with lock, WorkerCode(), AddingHints(self._service):
+                return method(rows)
+
+        return call
+
+    def _handler(self, method: Callable[[Any], Any], *, hints_on_rows: bool) -> Stage:
         """Wrap a handler to run to its end if it is async, and to add hints to what it raises."""
         is_async = inspect.iscoroutinefunction(method)
         handler = warn_if_blocking(method) if is_async else method
@@ -52,7 +80,7 @@ class Executor:
                 try:
                     return self._loop.run(handler(rows)) if is_async else handler(rows)
                 except BaseException as error:
-                    add_hint(error, self._service, rows)
+                    add_hint(error, self._service, rows if hints_on_rows else None)
                     raise
 
         return call
@@ -82,6 +110,22 @@ class Executor:
         finally:
             running.reset(token)
         return run.reply(), run.bodies
+
+    def in_stages(self, batch: Batch, bodies: Sequence[bytes]) -> StagedRun | None:
+        """Return a run of a batch whose stages may overlap with other batches; None if they must not."""
+        definition = self._apis[batch.api]
+        if not (definition.has_stages and batch.idempotent):
+            return None
+        run = StagedRun(
+            definition,
+            self._handlers[batch.api],
+            batch,
+            bodies,
+            self._limit(batch),
+            stages=self._stages[batch.api],
+            context=self._context(batch),
+        )
+        return run if len(run.portions()) == 1 else None
 
     def _limit(self, batch: Batch) -> SizeLimit:
         """Return what the calls of a batch may have: what was learned here, or by the process before."""
@@ -138,3 +182,18 @@ class Executor:
             group=None if batch.group is None else value_of(batch.group),
             parameters=(NO_PARAMETERS,) * rows,
         )
+
+
+def _same(rows: Any) -> Any:
+    """Stand for a stage that an API does not have."""
+    return rows
+
+
+def _in_turn(stages: Sequence[Stage]) -> Stage:
+    """Return a function that runs all stages in the calling thread."""
+    prepare, handler, finish = stages
+
+    def call(rows: Any) -> Any:
+        return finish(handler(prepare(rows)))
+
+    return call

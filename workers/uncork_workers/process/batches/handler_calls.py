@@ -18,6 +18,7 @@ from uncork_workers.definition.outputs.split import SplitResults, join_chunks, s
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.chunks import (
     CallSizes,
+    Chunk,
     cut_chunks,
     padded_size,
     with_copies,
@@ -56,7 +57,7 @@ class HandlerCalls:
         self.chunks: list[tuple[float, float]] = []
         self.returned: object = None
         self._adapter = api.adapter
-        self._method = api.handler
+        self._methods = api.methods
         self._handler = handler
         self._batch = batch
         self.sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
@@ -98,20 +99,44 @@ class HandlerCalls:
         try:
             return self._call(requests, merged)
         except BaseException as error:
-            name_handler(error, self._method)
+            name_handler(error, self._methods)
+            raise
+
+    def begin(self, requests: BatchRequests, merged: Any) -> Any:
+        """Set the context of the only call with these requests, and return its rows; None if it needs none
+        or several.
+        """
+        total, costs = _rows_of(requests)
+        if len(self._cut(total, costs)) != 1:
+            return None
+        parameters, classes = _of_rows(requests.parameters, requests), _of_rows(requests.classes, requests)
+        size = self._begin(total, costs, parameters, classes)
+        return merged if size == total else with_copies(merged, size)
+
+    def ended(self, seconds: float) -> None:
+        """Learn that the call worked whose context :meth:`begin` has set."""
+        assert self._called is not None
+        count, costs = self._called
+        self._ended(sum(costs) if costs else count, seconds)
+
+    def split(self, requests: BatchRequests, returned: Any) -> SplitResults:
+        """Return one body per request from the results of the call whose context :meth:`begin` has set.
+
+        Raises:
+            BaseException: if they are no results for these rows.
+        """
+        try:
+            count = sum(requests.rows)
+            size = padded_size(count, self._batch.allowed_batch_sizes)
+            encoded = self._encode(returned, size, count, raw=requests.raw)
+            return split_results(encoded, requests.rows, requests.raw)
+        except BaseException as error:
+            name_handler(error, self._methods)
             raise
 
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
-        sizes = self._batch.allowed_batch_sizes
         total, costs = _rows_of(requests)
-        chunks = cut_chunks(
-            total,
-            costs,
-            limit=self._batch.limit_rows,
-            most_rows=None if sizes is None else sizes[-1],
-            fits=self.limit.most,
-            sizes=self.sizes,
-        )
+        chunks = self._cut(total, costs)
         parameters, classes = _of_rows(requests.parameters, requests), _of_rows(requests.classes, requests)
         encoded: list[Encoded | Array] = []
         done = 0
@@ -122,37 +147,45 @@ class HandlerCalls:
                     f"{done} of {total} rows have run, in calls that fit into memory, when the batch's time "
                     "was up"
                 )
-            self._called = count, costs[done : done + count]
             self.returned = None  # the memory of the last call's results is free for this one
             rows = merged if len(chunks) == 1 else merged[done : done + count]
-            size = padded_size(count, sizes)
             part = slice(done, done + count)
-            self._set_rows(self._called[1], parameters[part], classes[part], size)
+            size = self._begin(count, costs[part], parameters[part], classes[part])
             self.returned = self._handler(rows if size == count else with_copies(rows, size))
-            chunk = self._encode(self.returned, size, raw=requests.raw)
-            if size > count:
-                chunk = without_copies(chunk, count)
+            chunk = self._encode(self.returned, size, count, raw=requests.raw)
             if len(chunks) > 1:
                 # The next call of the handler may reuse the same arrays.
                 chunk = chunk.copied()
             encoded.append(chunk)
-            if self.limit.learns:
-                self.limit.worked(self.sizes.of(*self._called))
-            self.chunks.append((cost, time.perf_counter() - began))
+            self._ended(cost, time.perf_counter() - began)
             done += count
         if not encoded:
             return SplitResults([], [])
         joined = encoded[0] if len(encoded) == 1 else join_chunks(encoded)
         return split_results(joined, requests.rows, requests.raw)
 
-    def _set_rows(
+    def _cut(self, rows: int, costs: Sequence[float]) -> list[Chunk]:
+        """Cut the rows of requests into those of each call."""
+        sizes = self._batch.allowed_batch_sizes
+        return cut_chunks(
+            rows,
+            costs,
+            limit=self._batch.limit_rows,
+            most_rows=None if sizes is None else sizes[-1],
+            fits=self.limit.most,
+            sizes=self.sizes,
+        )
+
+    def _begin(
         self,
+        count: int,
         costs: Sequence[float],
         parameters: Sequence[Mapping[str, Any]],
         classes: Sequence[str],
-        rows: int,
-    ) -> None:
-        """Set the context of a call with ``rows`` rows, copies included, unless it fits already."""
+    ) -> int:
+        """Set the context of a call with ``count`` rows, unless it fits already; return its padded size."""
+        self._called = count, costs
+        rows = padded_size(count, self._batch.allowed_batch_sizes)
         if costs or parameters or classes or rows != len(context().parameters):
             own = with_copies(parameters, rows) if parameters else [NO_PARAMETERS] * rows
             set_rows(
@@ -160,8 +193,22 @@ class HandlerCalls:
                 own,
                 with_copies(classes, rows) if classes else (),
             )
+        return rows
 
-    def _encode(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
+    def _ended(self, cost: float, seconds: float) -> None:
+        """Learn from a call that worked."""
+        if self.limit.learns and self._called is not None:
+            self.limit.worked(self.sizes.of(*self._called))
+        self.chunks.append((cost, seconds))
+
+    def _encode(
+        self, results: object, expected: int, count: int, *, raw: Sequence[Wanted]
+    ) -> Encoded | Array:
+        """Encode the results of a call, without those of copies."""
+        encoded = self._encode_all(results, expected, raw=raw)
+        return without_copies(encoded, count) if expected > count else encoded
+
+    def _encode_all(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
         if self._adapter.answers_each:
             return encode_each(results, expected=expected)
         array = as_array(results, expected=expected) if any(raw) else None
@@ -185,7 +232,7 @@ class StreamCalls(HandlerCalls):
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         if not requests.bodies:
             return SplitResults([], [])
-        self._set_rows((), _of_rows(requests.parameters, requests), (), 1)
+        self._begin(1, (), _of_rows(requests.parameters, requests), ())
         rejected = self._handler(merged)
         body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
         return SplitResults([body], [None])

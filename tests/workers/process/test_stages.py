@@ -1,0 +1,278 @@
+"""Stages of batches that overlap in a worker: the same responses as without, in order, and never at once."""
+
+import json
+import random
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.loops import HANG_S
+from tests.workers.run_batch import batch_of
+from uncork_workers.definition.adapters import Json, Text
+from uncork_workers.definition.outputs.responses import Rejected
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.context import context
+from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.overlap import Overlap
+from uncork_workers.process.stages import OverlappingStages
+from uncork_workers.wire.frames import FrameDecoder, FrameError, encode_frame, split_payload
+from uncork_workers.wire.messages import Batch, Reply
+
+
+class Borrowed:
+    """Raises if two threads use it at once, as a fast tokenizer does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.threads = set[str]()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError("Already borrowed")
+        try:
+            self.threads.add(threading.current_thread().name)
+            yield
+        finally:
+            self._lock.release()
+
+
+class Numbers(Service):
+    """Rows name the stage in which they fail, and what they fail with."""
+
+    def setup(self) -> None:
+        self.tokenizer, self.model, self.names = Borrowed(), Borrowed(), Borrowed()
+
+    def tokenize(self, rows: list[Any]) -> dict[str, Any]:
+        with self.tokenizer():
+            _fail(rows, "prepare")
+            return {"rows": list(rows), "context": (context().batch_id, len(context().parameters))}
+
+    def labels(self, results: dict[str, Any]) -> list[Any]:
+        with self.names():
+            _fail(results["rows"], "finish")
+            assert results["context"] == (context().batch_id, len(context().parameters))
+            return [Rejected(409, "no") if row == "reject" else f"{row}!" for row in results["rows"]]
+
+    @api(input=Text(), prepare=tokenize, finish=labels)
+    def predict(self, prepared: dict[str, Any]) -> dict[str, Any]:
+        with self.model():
+            _fail(prepared["rows"], "call")
+            return prepared
+
+    @api(input=Json())
+    def plain(self, rows: list[Any]) -> list[Any]:
+        with self.model():
+            return rows
+
+
+def _fail(rows: Sequence[Any], stage: str) -> None:
+    if f"{stage} memory" in rows and len(rows) > 2:
+        raise MemoryError
+    if stage in rows:
+        raise ValueError(f"a row fails in {stage}")
+
+
+Call = tuple[Batch, list[bytes]]
+
+
+def calls_of(batches: Sequence[Sequence[Any]], api: str = "predict", **fields: Any) -> list[Call]:
+    calls = []
+    for number, rows in enumerate(batches, start=1):
+        bodies = [json.dumps(row).encode() for row in rows]
+        batch = batch_of(api, *bodies, **{"id": f"b{number}", **fields})
+        calls.append((Batch(**{**_fields(batch), "batch": number}), bodies))
+    return calls
+
+
+def _fields(batch: Batch) -> dict[str, Any]:
+    return {name: getattr(batch, name) for name in batch.__struct_fields__}
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all batches overlap, whether it pays or not."""
+    monkeypatch.setattr(Overlap, "observe", lambda *_, **__: None)
+    monkeypatch.setattr(Overlap, "is_on", True, raising=False)
+    monkeypatch.setattr(Overlap, "__init__", lambda self: None)
+
+
+def served(
+    service: Service, calls: Sequence[Call], *, most_ahead: int = 2
+) -> list[tuple[Reply, list[bytes]]]:
+    """Return the replies of a worker that has up to two batches at a time."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(HANG_S)
+
+    def talk() -> list[tuple[Reply, list[bytes]]]:
+        decoder, replies, sent = FrameDecoder(), list[tuple[Reply, list[bytes]]](), 0
+        with ours:
+            while len(replies) < len(calls):
+                while sent < min(len(calls), len(replies) + most_ahead):
+                    ours.sendall(encode_frame(*calls[sent]))
+                    sent += 1
+                for message, payload in decoder.feed(ours.recv(65536)):
+                    assert isinstance(message, Reply)
+                    replies.append((message, split_payload(payload, message.lengths)))
+        return replies
+
+    with ThreadPoolExecutor(1) as pool, closing(GatewayConnection(theirs)) as gateway:
+        talking = pool.submit(talk)
+        with closing(Executor(service)) as executor:
+            due: list[float] = []
+            OverlappingStages(gateway, executor, due).serve()
+            assert due == []
+        return talking.result(HANG_S)
+
+
+def alone(service: Service, calls: Sequence[Call]) -> list[tuple[Reply, list[bytes]]]:
+    with closing(Executor(service)) as executor:
+        return [executor.run(*call) for call in calls]
+
+
+def shown(replies: Sequence[tuple[Reply, list[bytes]]]) -> list[Any]:
+    """What clients and operators get, without times and error ids."""
+    return [
+        (
+            reply.batch,
+            reply.worked,
+            reply.statuses,
+            [body[:30] for body in bodies],
+            [(one.error, one.place, one.requests) for one in reply.exceptions],
+            [cost for cost, _ in reply.chunks],
+            reply.reasons,
+            reply.limit,
+            reply.memory_failures,
+        )
+        for reply, bodies in replies
+    ]
+
+
+ROWS = ["a", "b", "reject", "prepare", "call", "finish", 7]
+NEEDS_MEMORY = ["prepare memory", "call memory", "finish memory"]
+
+
+def batches_of(rows: Sequence[Any]) -> st.SearchStrategy[list[list[Any]]]:
+    return st.lists(st.lists(st.sampled_from(rows), min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+def fresh() -> Numbers:
+    service = Numbers()
+    service.setup()
+    return service
+
+
+@pytest.mark.usefixtures("always")
+@given(batches=batches_of(ROWS), limit=st.integers(1, 6))
+@settings(max_examples=50, deadline=None)
+def test_replies_are_those_of_a_worker_without_overlap(batches: list[list[Any]], limit: int) -> None:
+    calls = calls_of(batches, limit_rows=limit)
+
+    assert shown(served(fresh(), calls)) == shown(alone(fresh(), calls))
+
+
+@pytest.mark.usefixtures("always")
+@given(batches=batches_of(ROWS + NEEDS_MEMORY), limit=st.integers(3, 6))
+@settings(max_examples=50, deadline=None)
+def test_responses_stay_when_memory_runs_out(batches: list[list[Any]], limit: int) -> None:
+    # What is learned may differ: a batch fails before or after the one ahead has run.
+    calls = calls_of(batches, limit_rows=limit)
+    overlapping, serial = served(fresh(), calls), alone(fresh(), calls)
+
+    assert [one[2:4] for one in shown(overlapping)] == [one[2:4] for one in shown(serial)]
+
+
+@pytest.mark.usefixtures("always")
+def test_no_stage_runs_at_the_same_time_as_itself() -> None:
+    service = fresh()
+    numbers = random.Random(1)
+    rows = ["a"] * 40 + ["prepare", "call", "finish"]
+    batches = [numbers.choices(rows, k=numbers.randint(1, 8)) for _ in range(400)]
+
+    replies = served(service, calls_of(batches))
+
+    for batch, (reply, _) in zip(batches, replies, strict=True):
+        fails = [500 if row in ("prepare", "call", "finish") else 200 for row in batch]
+        assert reply.statuses == fails
+        assert not any("borrowed" in one.message for one in reply.exceptions)
+    assert service.tokenizer.threads == {"uncork prepare", threading.current_thread().name}
+    assert service.model.threads == {threading.current_thread().name}
+    assert service.names.threads == {"uncork finish", threading.current_thread().name}
+
+
+class Meeting(Service):
+    """Each stage of a batch waits for a stage of a neighbour, so that it ends only if both overlap."""
+
+    def setup(self) -> None:
+        self.called, self.prepared = threading.Event(), threading.Event()
+        self.finishing, self.called_next = threading.Event(), threading.Event()
+
+    def first_half(self, rows: list[Any]) -> list[Any]:
+        if rows == ["second"]:
+            assert self.called.wait(HANG_S)
+            self.prepared.set()
+        return rows
+
+    def second_half(self, rows: list[Any]) -> list[Any]:
+        if rows == ["first"]:
+            self.finishing.set()
+            assert self.called_next.wait(HANG_S)
+        return rows
+
+    @api(input=Json(), prepare=first_half, finish=second_half)
+    def predict(self, rows: list[Any]) -> list[Any]:
+        if rows == ["first"]:
+            self.called.set()
+            assert self.prepared.wait(HANG_S)
+        elif rows == ["second"]:
+            assert self.finishing.wait(HANG_S)
+            self.called_next.set()
+        return rows
+
+
+@pytest.mark.usefixtures("always")
+def test_a_batch_is_prepared_and_the_one_before_finished_while_the_handler_runs() -> None:
+    service = Meeting()
+    service.setup()
+
+    replies = served(service, calls_of([["first"], ["second"]]))
+
+    assert [bodies for _, bodies in replies] == [[b'"first"'], [b'"second"']]
+
+
+@pytest.mark.usefixtures("always")
+def test_a_lone_batch_stays_in_the_main_thread() -> None:
+    service = fresh()
+
+    served(service, calls_of([["a"], ["b"]]), most_ahead=1)
+
+    used = service.tokenizer.threads | service.model.threads | service.names.threads
+    assert used == {threading.current_thread().name}
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("fields", [{"idempotent": False}, {"api": "plain"}])
+def test_other_batches_take_their_turn_without_overlap(fields: dict[str, Any]) -> None:
+    service = fresh()
+    batches = [["a"], ["b", "reject"], ["c"], ["d"], ["finish"], ["a"]]
+    calls = calls_of(batches)
+    calls[2:4] = calls_of(batches, **fields)[2:4]
+
+    assert shown(served(service, calls)) == shown(alone(fresh(), calls))
+
+
+@pytest.mark.usefixtures("always")
+def test_an_exception_of_a_thread_ends_the_service() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, closing(GatewayConnection(theirs)) as gateway, closing(Executor(fresh())) as executor:
+        ours.sendall(encode_frame(Reply(1, True, 0, [], [], [])))
+        with pytest.raises(FrameError, match="a worker accepts only batches, got Reply"):
+            OverlappingStages(gateway, executor, []).serve()

@@ -1,0 +1,196 @@
+"""Serve the batches of a service with ``prepare`` or ``finish``: stages of different batches overlap.
+
+A thread reads batches and prepares each while the main thread runs the handler for the one before. Another
+thread finishes batches and replies, in their order. A batch that has the worker to itself runs in the main
+thread, because waking another thread takes as long as a fast model.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from msgspec.structs import replace
+
+from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.batches.staged_run import StagedRun
+from uncork_workers.process.children import WorkerCode
+from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.overlap import Overlap
+from uncork_workers.wire.messages import Batch, Reply
+
+# A model that calls many small operations gives up the GIL at each. With the default of 5 ms, it would wait
+# that long for it each time while another thread runs Python code.
+_SWITCH_INTERVAL_S = 0.0005
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One batch; ``number`` counts those of the connection. It has a ``run`` if its stages may overlap."""
+
+    number: int
+    arrived: float
+    batch: Batch
+    bodies: list[bytes]
+    run: StagedRun | None
+    due: float
+    """When it should have ended, on the monotonic clock."""
+    is_ahead: bool = False
+    """Whether it was prepared while another batch ran."""
+    is_called: bool = False
+    """Whether the handler has been called."""
+    answers: tuple[Reply, list[bytes]] | None = None
+
+
+class OverlappingStages:
+    """Serves the batches of one connection.
+
+    Args:
+        due: gets the monotonic times at which the batches that run should have ended.
+    """
+
+    def __init__(
+        self,
+        gateway: GatewayConnection,
+        executor: Executor,
+        due: list[float],
+    ) -> None:
+        self._gateway = gateway
+        self._executor = executor
+        self._overlaps = {api: Overlap() for api in executor.staged}
+        self._due = due
+        self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
+        """For the main thread; None: a thread has ended."""
+        self._finishing: SimpleQueue[_Turn | None] = SimpleQueue()
+        self._repaired: SimpleQueue[None] = SimpleQueue()
+        self._arrived = self._replied = 0
+        self._last_ahead = -1
+        """The number of the last batch that was prepared while another ran."""
+        self._replied_at = 0.0
+        self._errors: list[BaseException] = []
+
+    def serve(self) -> None:
+        """Execute batches until the connection ends.
+
+        Raises:
+            FrameError: if the gateway sends an unexpected message.
+            OSError: if the connection breaks.
+        """
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        self._gateway.share()
+        threads = [
+            threading.Thread(target=self._run_thread, args=(target,), name=f"uncork {name}", daemon=True)
+            for name, target in (("prepare", self._read), ("finish", self._finish))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._call_handlers(threads)
+        finally:
+            self._gateway.stop_reading()
+            self._finishing.put(None)
+
+    def _call_handlers(self, threads: list[threading.Thread]) -> None:
+        ended = 0
+        while ended < len(threads):
+            turn = self._turns.get()
+            if turn is None:
+                if self._errors:
+                    raise self._errors[0]
+                ended += 1
+                self._finishing.put(None)
+            elif turn.run is not None and turn.run.error is not None and turn.is_called:
+                self._answer_parts(turn, turn.run)
+                self._repaired.put(None)
+            else:
+                self._execute(turn)
+
+    def _execute(self, turn: _Turn) -> None:
+        """Call the handler for a batch, and answer it if nothing else runs."""
+        turn.is_called = True
+        run = turn.run
+        if run is None:
+            with WorkerCode():
+                turn.answers = self._executor.run(turn.batch, turn.bodies)
+        else:
+            run.call()
+            if run.error is not None:
+                self._answer_parts(turn, run)
+        is_done = run is None or turn.answers is not None
+        may_finish = is_done or self._arrived == turn.number + 1 or not self._overlaps_now(turn)
+        if self._replied == turn.number and may_finish:
+            if run is not None and not is_done:
+                run.finish()
+                if run.error is not None:
+                    self._answer_parts(turn, run)
+            self._reply(turn)
+        else:
+            self._finishing.put(turn)
+
+    def _answer_parts(self, turn: _Turn, run: StagedRun) -> None:
+        run.answer_parts()
+        turn.answers = run.reply(), run.bodies
+
+    def _read(self) -> None:
+        """Read batches; prepare those behind another with stages."""
+        behind: StagedRun | None = None
+        for batch, bodies in self._gateway.batches():
+            run = self._executor.in_stages(batch, bodies)
+            due = max(time.monotonic(), *self._due, 0.0) + batch.timeout_s
+            turn = _Turn(self._arrived, time.perf_counter(), batch, bodies, run, due)
+            self._due.append(due)
+            self._arrived += 1
+            # Not behind a batch without stages: it could become slower, and nothing would notice.
+            if (
+                run is not None
+                and behind is not None
+                and self._replied < turn.number
+                and self._overlaps_now(turn)
+            ):
+                behind.prepared.wait()
+                turn.is_ahead = True
+                self._last_ahead = turn.number
+                run.prepare()
+            behind = run
+            self._turns.put(turn)
+
+    def _overlaps_now(self, turn: _Turn) -> bool:
+        return self._overlaps[turn.batch.api].is_on
+
+    def _finish(self) -> None:
+        """Finish batches, and reply to all in their order."""
+        while (turn := self._finishing.get()) is not None:
+            if turn.run is not None and turn.answers is None:
+                turn.run.finish()
+                if turn.run.error is not None:  # only the main thread may call the handler again
+                    self._turns.put(turn)
+                    self._repaired.get()
+            self._reply(turn)
+
+    def _reply(self, turn: _Turn) -> None:
+        reply, bodies = turn.answers or (turn.run.reply(), turn.run.bodies)  # type: ignore[union-attr]
+        now = time.perf_counter()
+        seconds = now - max(turn.arrived, self._replied_at)
+        self._observe(turn, reply, seconds)
+        self._replied_at = now
+        self._due.remove(turn.due)
+        self._replied += 1
+        prepare_s = turn.run.prepare_s if turn.run is not None and self._overlaps_now(turn) else None
+        self._gateway.reply(replace(reply, seconds=seconds, prepare_s=prepare_s), bodies)
+
+    def _observe(self, turn: _Turn, reply: Reply, seconds: float) -> None:
+        """Learn what overlap does to the time that a batch takes."""
+        overlap = self._overlaps.get(turn.batch.api)
+        if overlap is not None and reply.worked and len(reply.chunks) == 1:
+            has_overlapped = turn.is_ahead or self._last_ahead > turn.number
+            overlap.observe(reply.chunks[0][0], seconds, has_overlapped=has_overlapped)
+
+    def _run_thread(self, target: Callable[[], None]) -> None:
+        try:
+            target()
+        except BaseException as error:
+            self._errors.append(error)
+        finally:
+            self._turns.put(None)
