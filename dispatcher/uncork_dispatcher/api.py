@@ -217,7 +217,7 @@ class Api:
         return min(rows, queue.rows * mixable / sum([entry.rows for entry in sample]))
 
     def _limits(self, rows: float, fits: float = math.inf) -> tuple[float, float]:
-        """Return the limits of a batch for ``rows`` rows: its size by the current measure, and its rows."""
+        """Return the largest size (by the current measure) and the most rows of a batch for ``rows`` rows."""
         measures, rules = self.model.measures, self.rules
         size, allowed = rows * measures.ratio, rules.allowed_batch_sizes
         # Of short rows, more than usual make a batch of this size, but never more than the limit.

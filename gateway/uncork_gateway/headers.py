@@ -26,7 +26,7 @@ NO_STORE = {"cache-control": "no-store"}
 
 
 def value_of(headers: Iterable[Header], name: bytes | None) -> bytes | None:
-    """Return the value of the first header with a name; None without the header or the name."""
+    """Return the value of the first header with this name; None if there is none."""
     if name is None:
         return None
     return next((value for key, value in headers if key == name), None)

@@ -69,7 +69,7 @@ class Traffic:
             self.new_clients.arrived(rows, now)
 
     def count(self, rows: float, now: float) -> None:
-        """Count a request of ``rows`` rows, of a returning client or a new one."""
+        """Count a request of ``rows`` rows in the rates and in the mean."""
         mean = self.mean_rows
         if rows != mean:
             self.mean_rows = mean + 0.01 * (rows - mean) if mean else rows

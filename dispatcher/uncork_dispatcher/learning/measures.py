@@ -95,7 +95,7 @@ class Measures:
         estimate: the batch time by size, in the current measure.
         of_cost: the batch time by rows, or by cost, with the average padding of the last batches.
         ratio: the size of the last batches over their rows or cost.
-        limit_ratio: the part of ``ratio`` that counts towards the limit of rows or cost in a batch.
+        limit_ratio: ``ratio`` if requests have costs, because their limit includes padding; else 1.
         length_limit: the length beyond which rows take no more time; infinity if there is none.
         compares: True once lengths have differed: only then do batches show which measure predicts best.
     """

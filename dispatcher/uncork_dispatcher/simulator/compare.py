@@ -29,7 +29,7 @@ class Ratio(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """True if the interval is known."""
+        """True if several valid measurements give an interval."""
         return self.high < math.inf
 
     @property

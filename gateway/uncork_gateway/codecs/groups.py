@@ -187,7 +187,7 @@ class Grouping:
         self._reads_parameters = len(self._headers) < len(sources)
 
     def of_headers(self, headers: Sequence[Header]) -> tuple[bytes, ...]:
-        """Return the texts of the values that come from headers. Names of headers may have capitals.
+        """Return the values of the headers in ``group_by``. Names in ``headers`` may have capitals.
 
         Raises:
             BadRequest: if a value is too long.

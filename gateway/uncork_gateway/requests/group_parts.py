@@ -99,7 +99,7 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
 def submission_of(
     waiter: Waiter[HandlerResult], api: str, payload: Marshalled, client: Client
 ) -> Submission[Marshalled, HandlerResult]:
-    """Return the submission of a request, or of a part of one."""
+    """Convert a request, or a part of one, to the form that the dispatcher accepts."""
     cost = payload.cost
     return Submission(
         waiter,

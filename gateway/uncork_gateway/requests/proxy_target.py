@@ -192,8 +192,8 @@ class RequestParts(Parts[Sent, CallResult]):
     def _join(self, replies: Sequence[Any], answer: RequestResult[CallResult]) -> None:
         """Respond with the joined replies, or send the whole request again.
 
-        If a value may be a list of rows or a single value, the reply to the whole request decides; without
-        that reply, it is taken for a list of rows.
+        If a value may be a list of rows or a single value, the reply to the whole request decides; if that
+        fails, the value counts as a list of rows.
         """
         try:
             self._joined = self._target.wire.join(replies)
