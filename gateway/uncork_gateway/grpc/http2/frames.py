@@ -72,7 +72,7 @@ def protocol_error(message: str) -> ConnectionFault:
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """Return one frame."""
+    """Return a frame: its head, then the payload."""
     size = len(payload)
     return FRAME_HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload
 

@@ -24,7 +24,7 @@ class Receiver(Protocol):
 
     @property
     def must_wait(self) -> bool:
-        """True if messages must wait."""
+        """True if no message may be passed on now."""
         ...
 
     @property

@@ -43,7 +43,7 @@ _MOST_REPEATED_BYTES = 2**20
 
 
 class PredictRequest(NamedTuple):
-    """A PredictRequest, read.
+    """A parsed PredictRequest.
 
     Attributes:
         inputs: the input tensors by name, all binary.

@@ -41,7 +41,7 @@ CONTENTS = {
 
 
 class InferRequest(NamedTuple):
-    """A ModelInferRequest, read.
+    """A parsed ModelInferRequest.
 
     Attributes:
         inputs: the input tensors, all binary.

@@ -26,7 +26,7 @@ class Models:
 
     @property
     def known(self) -> bool:
-        """True if all models are known."""
+        """True once every service is described."""
         return not self._missing()
 
     def require(self) -> ModelVersions:
