@@ -293,3 +293,46 @@ def test_a_batch_in_a_file_that_has_not_come_is_an_error(ends: tuple[GatewayConn
     )
     with pytest.raises(FrameError, match="batch 7 is in the shared file, but none has arrived"):
         next(link.batches())
+
+
+def test_threads_share_a_connection(
+    ends: tuple[GatewayConnection, Gateway], thread: ThreadPoolExecutor
+) -> None:
+    """One waits for batches, while others send, ask for cancellations, and leave."""
+    link, gateway = ends
+    link.share()
+    batches = link.batches()
+
+    reading: Future[tuple[Batch, list[bytes]]] = thread.submit(next, batches)
+    link.send(Pong())
+    assert gateway.messages(1) == [Pong()]
+    gateway.send(BATCH)
+    assert reading.result(HANG_S) == (BATCH, [b"x"])
+
+    reading = thread.submit(next, batches)
+    link.leave()
+    link.leave()
+    assert not link.is_cancelled(1)
+    gateway.send(Cancel(1), BATCH)
+    assert reading.result(HANG_S) == (BATCH, [b"x"])
+    assert link.is_cancelled(1)
+    link.reply(Reply(1, True, 0.1, [200], [1], []), [b"y"])
+    assert not link.is_cancelled(1)
+    assert [type(message) for message in gateway.messages(2)] == [Leaving, Reply]
+
+    ended = thread.submit(list, batches)
+    link.stop_reading()
+    assert ended.result(HANG_S) == []
+
+
+def test_a_thread_that_sends_leaves_for_the_signal_that_found_it_sending() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, contextlib.closing(GatewayConnection(theirs)) as link:
+        link.share()
+        assert link._sending is not None
+        with link._sending:  # as a signal in the middle of a message
+            link._is_receiving = True
+            link.leave()
+        link.send(Pong())
+
+        assert Gateway(ours).messages(2) == [Pong(), Leaving()]

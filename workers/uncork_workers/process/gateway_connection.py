@@ -118,17 +118,29 @@ class GatewayConnection:
     def _read(self) -> bytes:
         """Wait for bytes; keep the file attached to them, if any."""
         if self._sending is not None and isinstance(self._connection, ssl.SSLSocket):
-            # A TLS connection can be used by one thread at a time, which must not be one that waits.
-            if not self._connection.pending():
-                readable = select.poll()
-                readable.register(self._connection, select.POLLIN)
-                readable.poll()
-            with self._sending:
-                return self._connection.recv(_READ_BYTES)
+            return self._read_in_turn(self._connection, self._sending)
         if not self._is_local or self._file is not None:
             return self._connection.recv(_READ_BYTES)
         data, self._file = receive_with_file(self._connection, _READ_BYTES)
         return data
+
+    def _read_in_turn(self, connection: ssl.SSLSocket, turn: threading.Lock) -> bytes:
+        """Wait for bytes of a TLS connection, which only one thread at a time may use: none that waits."""
+        readable = select.poll()
+        readable.register(connection, select.POLLIN)
+        while True:
+            if self._is_leaving:
+                self._leave()
+            if not connection.pending():
+                readable.poll()
+            with turn:
+                connection.setblocking(False)  # what has arrived may be none of our bytes
+                try:
+                    return connection.recv(_READ_BYTES)
+                except ssl.SSLWantReadError:
+                    pass
+                finally:
+                    connection.setblocking(True)
 
     def _bodies(self, batch: Batch, payload: bytes) -> list[bytes]:
         if not batch.in_file:
