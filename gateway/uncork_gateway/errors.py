@@ -189,24 +189,33 @@ PHRASES = {
 """Reason phrases of RFC 9110, some of which have other names before Python 3.13."""
 
 
-def problem(status: int, detail: str, reason: RefusalReason | None = None) -> bytes:
-    """Return a problem document (RFC 9457), with the ``reason`` of a refusal."""
+def problem(status: int, detail: str, reason: RefusalReason | None = None, request_id: bytes = b"") -> bytes:
+    """Return a problem document (RFC 9457), with the ``reason`` of a refusal and the request's id."""
     title = PHRASES.get(status, "Error")
     document: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return msgspec.json.encode(document if reason is None else {**document, "reason": reason})
+    if reason is not None:
+        document["reason"] = reason
+    if request_id:
+        document["request_id"] = request_id.decode()
+    return msgspec.json.encode(document)
 
 
-def openai_error(status: int, detail: str, reason: RefusalReason | None = None) -> bytes:
+def openai_error(
+    status: int, detail: str, reason: RefusalReason | None = None, request_id: bytes = b""
+) -> bytes:
     """Return an error in the form of OpenAI's API, with the ``reason`` of a refusal as its code."""
     kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
     return msgspec.json.encode({"error": {"message": detail, "type": kind, "param": None, "code": reason}})
 
 
 class ErrorWriter(NamedTuple):
-    """The media type of error bodies, and the function that writes one from status, detail and reason."""
+    """The media type of error bodies, and the function that writes one.
+
+    It takes status, detail, reason and the request's id.
+    """
 
     media_type: str
-    write: Callable[[int, str, RefusalReason | None], bytes]
+    write: Callable[[int, str, RefusalReason | None, bytes], bytes]
 
 
 ERROR_WRITERS: Mapping[ErrorFormat, ErrorWriter] = {

@@ -1,6 +1,9 @@
 """Reads and writes header lines and request targets, as bytes."""
 
 import ipaddress
+import itertools
+import re
+import secrets
 from collections.abc import Collection, Iterable
 from urllib.parse import unquote_to_bytes
 
@@ -17,12 +20,41 @@ JSON_LENGTH = b"inference-header-content-length"
 PUSHBACK = b"grpc-retry-pushback-ms"
 """The trailer that says when a gRPC retry may succeed (gRFC A6)."""
 RETRY_AFTER = b"retry-after"
+REQUEST_ID = b"x-request-id"
+"""The header that names a request, from its client or a proxy; every response has it."""
 TIMEOUT = b"x-request-timeout-ms"
 """The header with which clients limit their time."""
 TRACE = (b"traceparent", b"tracestate")
 """The headers that name the trace of a request."""
 NO_STORE = {"cache-control": "no-store"}
 """For pages that show a state: a cache would show an earlier one."""
+
+LONGEST_REQUEST_ID = 128
+_GIVEN_ID = re.compile(rb"[ -~]{1,%d}" % LONGEST_REQUEST_ID)
+_OURS = secrets.token_hex(8).encode()
+_numbers = itertools.count(1)
+
+
+def new_request_id() -> bytes:
+    """Return an id for a request whose client has sent none."""
+    return b"%b-%08x" % (_OURS, next(_numbers))
+
+
+def request_id_of(headers: Iterable[Header]) -> bytes:
+    """Return the id that a request came with; empty if it has none of 1 to 128 printable ASCII characters.
+
+    Header names may have capitals.
+    """
+    for name, value in headers:
+        if len(name) == len(REQUEST_ID) and name.lower() == REQUEST_ID:
+            value = value.strip()
+            return value if _GIVEN_ID.fullmatch(value) else b""
+    return b""
+
+
+def with_request_id(headers: Iterable[Header], request_id: bytes) -> tuple[Header, ...]:
+    """Return the headers of a request, with names in lower case, with its id for the next server."""
+    return (*[header for header in headers if header[0] != REQUEST_ID], (REQUEST_ID, request_id))
 
 
 def value_of(headers: Iterable[Header], name: bytes | None) -> bytes | None:

@@ -44,6 +44,8 @@ class QueuedRequest(Protocol):
 
     keep_alive: bool
     """True if the connection stays open after the response."""
+    request_id: bytes
+    """The id in the response's X-Request-Id."""
 
     def start(self) -> None:
         """Allow the request to respond, because all earlier requests on the connection have responses."""
@@ -56,7 +58,8 @@ class Request(QueuedRequest, Protocol):
     """A request that receives its body piece by piece.
 
     With pipelining, :meth:`start` may be called after the end of the body. The request then calls
-    :meth:`Connection.reply`, or :meth:`Connection.begin_reply` and :meth:`Connection.end_reply`, once.
+    :meth:`Connection.reply`, or :meth:`Connection.begin_reply` and :meth:`Connection.end_reply`, once. The
+    connection sets ``request_id`` before it calls a method.
     """
 
     def body_received(self, piece: bytes) -> None:

@@ -34,6 +34,7 @@ class AsgiRequest:
         self, connection: ConnectionOfParts, app: ASGIApp, scope: Scope, *, keep_alive: bool
     ) -> None:
         self.keep_alive = keep_alive
+        self.request_id = b""
         self._arrived = time.perf_counter()
         self._connection = connection
         self._app = app
@@ -162,9 +163,13 @@ class AsgiRequest:
     def _log(self) -> None:
         access_log = self._connection.access_log
         if access_log is not None:
-            seconds, size = time.perf_counter() - self._arrived, self._received_bytes
             access_log.request(
-                self._scope["method"], self._scope["raw_path"], self._status, seconds, size=size
+                self._scope["method"],
+                self._scope["raw_path"],
+                self._status,
+                time.perf_counter() - self._arrived,
+                size=self._received_bytes,
+                request_id=self.request_id,
             )
 
     def _begin_reply(self, status: int, headers: Iterable[Header]) -> None:

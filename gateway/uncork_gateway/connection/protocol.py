@@ -48,6 +48,7 @@ from uncork_gateway.connection.state import (
 from uncork_gateway.connection.timeouts import Timeouts
 from uncork_gateway.connection.unparsed import ReadingFlow, Unparsed
 from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
+from uncork_gateway.headers import new_request_id, request_id_of, with_request_id
 from uncork_gateway.interfaces import Handler, QueuedRequest, Request
 from uncork_gateway.telemetry.access_log import AccessLog
 
@@ -186,7 +187,8 @@ class HttpProtocol:
             and not self._says_keep_alive
         ):
             (handler, head), parser = self._parsed, self._parser
-            known = Known(handler, head, parser.content_length, parser.target)
+            request_id = request_id_of(parser.headers)
+            known = Known(handler, head, parser.content_length, parser.target, request_id)
             self._routes.learn(chunk, received, known, parser.headers)
 
     def begin(self, known: Known, body: bytes) -> None:
@@ -194,6 +196,7 @@ class HttpProtocol:
         self.is_waiting = False
         if self.state is IDLE:
             self._replies.current = request = known.handler.open(self, known.head, keep_alive=True)
+            request.request_id = known.request_id or new_request_id()
             request.execute(body)
 
     def _known_begins(self, known: Known, data: bytes) -> None:
@@ -202,6 +205,7 @@ class HttpProtocol:
             self.begin(known, data)
             return
         request = known.handler.open(self, known.head, keep_alive=True)
+        request.request_id = known.request_id or new_request_id()
         self.begun += 1
         self.state = BODY
         self._parsed, self._incoming = None, request
@@ -232,6 +236,7 @@ class HttpProtocol:
         parser = self._parser
         handler = self._routes.find(parser.target) if parser.method == b"POST" else None
         keys = self._listener.keys
+        request_id = request_id_of(parser.headers) or new_request_id()
         if handler is not None and (keys is None or keys.admit(parser.headers)):
             head = handler.read_head(parser.headers, parser.target)
             self._parsed = handler, head
@@ -239,7 +244,9 @@ class HttpProtocol:
         else:
             self._parsed = None
             scope = request_scope(self._scope, parser)
+            scope["headers"] = list(with_request_id(scope["headers"], request_id))
             self._incoming = AsgiRequest(self, self._config.loaded_app, scope, keep_alive=parser.keep_alive)
+        self._incoming.request_id = request_id
         self._says_keep_alive = parser.http_version == "1.0"
         self.state = HEAD_COMPLETE[self.state]
         self._replies.add(self._incoming)
@@ -293,13 +300,10 @@ class HttpProtocol:
         if self._listener.retiring and not self._replies.queued and not self._unparsed.data:
             request.keep_alive = False
         start = self._listener.reply_start(status, self._server_state.default_headers)
+        head = b"%b%bx-request-id: %b\r\n" % (start, head, request.request_id)
         if not request.keep_alive:
-            return b"%b%bconnection: close\r\n" % (start, head)
-        return (
-            b"%b%bconnection: keep-alive\r\n" % (start, head)
-            if self._says_keep_alive
-            else b"%b%b" % (start, head)
-        )
+            return head + b"connection: close\r\n"
+        return head + b"connection: keep-alive\r\n" if self._says_keep_alive else head
 
     def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in a task that the server waits for when it shuts down."""

@@ -1,9 +1,9 @@
 """Error responses to input that could not be read as a request."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from uncork_gateway.errors import GatewayError, problem
-from uncork_gateway.headers import header_lines
+from uncork_gateway.headers import header_lines, new_request_id
 from uncork_gateway.interfaces import Connection, QueuedRequest
 
 
@@ -14,11 +14,12 @@ class Refusal:
     connection: Connection
     error: GatewayError
     keep_alive: bool = False
+    request_id: bytes = field(default_factory=new_request_id)
 
     def start(self) -> None:
         access_log = self.connection.access_log
         if access_log is not None:
-            access_log.request("-", b"-", self.error.status, 0.0, size=0)
+            access_log.request("-", b"-", self.error.status, 0.0, size=0, request_id=self.request_id)
         reply_problem(self.connection, self, self.error)
 
     def disconnect(self) -> None:
@@ -29,4 +30,5 @@ def reply_problem(connection: Connection, request: QueuedRequest, error: Gateway
     """Respond to a started request with a problem document, and close the connection."""
     request.keep_alive = False
     head = header_lines([*error.headers(), (b"content-type", b"application/problem+json")])
-    connection.reply(request, error.status, head, problem(error.status, str(error), error.reason))
+    body = problem(error.status, str(error), error.reason, request.request_id)
+    connection.reply(request, error.status, head, body)

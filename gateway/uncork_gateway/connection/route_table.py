@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uncork_gateway.headers import Header, path_of
+from uncork_gateway.headers import REQUEST_ID, Header, path_of, request_id_of
 from uncork_gateway.interfaces import Handler
 
 _MOST_KNOWN = 4096
@@ -25,6 +25,7 @@ class Known(NamedTuple):
     Attributes:
         length: bytes of the body.
         target: path and query.
+        request_id: the id that the request came with; empty if it has none.
         others: the headers other than ids, if ``head`` depends on ids; else None.
     """
 
@@ -32,6 +33,7 @@ class Known(NamedTuple):
     head: Any
     length: int
     target: bytes
+    request_id: bytes = b""
     others: Sequence[Header] | None = None
 
 
@@ -72,9 +74,12 @@ class RouteTable:
             return None
         key, ids = _without_ids(head)
         known = self.known.get(key) if ids else None
-        if known is None or known.others is None:
-            return known
-        return known._replace(head=known.handler.read_head([*known.others, *ids], known.target))
+        if known is None:
+            return None
+        handler, read, length, target, request_id, others = known
+        if others is not None:
+            read = handler.read_head([*others, *ids], target)
+        return Known(handler, read, length, target, request_id or request_id_of(ids))
 
     def learn(self, chunk: bytes, received: int, known: Known, headers: Sequence[Header]) -> None:
         """Remember ``chunk`` as a head if it holds exactly one head, not very long, and part of the body.
@@ -91,6 +96,8 @@ class RouteTable:
             others = [header for header in headers if header[0].lower() not in names]
             if len(others) + len(ids) != len(headers):
                 return  # There is another line of this name.
+            if REQUEST_ID in names:
+                known = known._replace(request_id=b"")
             if known.handler.read_head(others, known.target) != known.head:
                 known = known._replace(others=others)
         if len(self.known) >= _MOST_KNOWN:

@@ -59,8 +59,8 @@ class Dialect(Protocol):
             GatewayError: if the protocol cannot express the handler's result.
         """
 
-    def error(self, error: GatewayError) -> Reply:
-        """Return an error response in the protocol's format."""
+    def error(self, error: GatewayError, request_id: bytes = b"") -> Reply:
+        """Return an error response in the protocol's format, with the request's id if that has a field."""
 
 
 def require_rows(reply: HandlerResult) -> None:

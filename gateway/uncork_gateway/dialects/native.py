@@ -83,8 +83,8 @@ class Native:
             return _NPY, array
         return JSON, asked.json_answer(reply.body)
 
-    def error(self, error: GatewayError) -> Reply:
-        return self._error_head, self._write_error(error.status, str(error), error.reason)
+    def error(self, error: GatewayError, request_id: bytes = b"") -> Reply:
+        return self._error_head, self._write_error(error.status, str(error), error.reason, request_id)
 
 
 def _media_type(headers: Sequence[Header]) -> str:

@@ -79,7 +79,7 @@ class Rest:
             fields = {"message": quoted(""), "batchId": quoted(batch_id)}
         return JSON, written({**fields, self._results: results})
 
-    def error(self, error: GatewayError) -> Reply:
+    def error(self, error: GatewayError, request_id: bytes = b"") -> Reply:
         return JSON, error_body(str(error))
 
 

@@ -52,7 +52,7 @@ class V2(TensorDialect):
         content = write(members, request.id, b"outputs", outputs)
         return header_lines(content.headers), content.body
 
-    def error(self, error: GatewayError) -> Reply:
+    def error(self, error: GatewayError, request_id: bytes = b"") -> Reply:
         return JSON, error_body(str(error))
 
 

@@ -20,6 +20,7 @@ class AnsweredCall(AnsweredRequest):
         is_traced = stream.connection.traces is not None
         trace = [header for header in head.metadata if header[0] in TRACE] if is_traced else ()
         super().__init__(stream.connection, head.path, trace)
+        self.request_id = stream.request_id
         self._stream = stream
         self._head = head
 

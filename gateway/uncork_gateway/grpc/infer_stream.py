@@ -37,13 +37,18 @@ _ANSWER_BYTES = 2048
 
 
 class InferStream:
-    """One call of ModelStreamInfer."""
+    """One call of ModelStreamInfer.
+
+    Attributes:
+        messages: the number of messages received; the ids of its requests end in theirs.
+    """
 
     takes_one = False
     max_message_bytes = sys.maxsize
 
     def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
         self.stream = stream
+        self.messages = 0
         self._head = head
         self._method = method
         self._open: dict[StreamedRequest, None] = {}
@@ -65,6 +70,7 @@ class InferStream:
         self._add(DecoupledRequest if asked.route.streams else StreamedRequest, message).begin(asked)
 
     def _add(self, kind: type[StreamedRequest], message: bytes) -> StreamedRequest:
+        self.messages += 1
         request = kind(self, self._head, self._method, size_bytes=len(message))
         request.place = heappop(self._free_places) if self._free_places else len(self._open)
         self._open[request] = None
@@ -138,6 +144,7 @@ class StreamedRequest(ApiCall):
         super().__init__(call.stream, head, method)
         self._call = call
         self._size = size_bytes
+        self.request_id = b"%b.%d" % (call.stream.request_id, call.messages)
 
     def begin(self, asked: Asked) -> None:
         self._route, self._id = asked.route, asked.id

@@ -25,6 +25,7 @@ class CallHead(NamedTuple):
         path: the path of the method, such as ``/inference.GRPCInferenceService/ModelInfer``.
         timeout_s: the client's timeout; infinite if it sends none.
         encoding: the encoding of compressed messages, in lower case; empty if messages are not compressed.
+        request_id: the id that the call came with; empty if it has none.
         metadata: the client's metadata, names in lower case, without pseudo-headers and gRPC's own headers.
         rejection: the error to end the call with, if the head is wrong.
     """
@@ -33,6 +34,7 @@ class CallHead(NamedTuple):
     timeout_s: float = math.inf
     encoding: bytes = b""
     metadata: tuple[Header, ...] = ()
+    request_id: bytes = b""
     rejection: GatewayError | None = None
 
 
@@ -54,8 +56,11 @@ class CallStream(Protocol):
     """The HTTP/2 stream of one call, with the methods that the call uses.
 
     A call is finished once, by :meth:`reply` or :meth:`finish`. After that, and after :meth:`Call.cancelled`,
-    all methods do nothing.
+    all methods do nothing. The stream adds the call's id to the trailers.
     """
+
+    request_id: bytes
+    """The call's id."""
 
     @property
     def connection(self) -> CallConnection: ...

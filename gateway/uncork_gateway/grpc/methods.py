@@ -106,8 +106,15 @@ class PlainCall:
         access_log = self._stream.connection.access_log
         if access_log is not None:
             seconds = time.perf_counter() - self._arrived
-            path, size = self._head.path, self._size
-            access_log.request("POST", path, status, seconds, size=size, grpc_status=code.name)
+            access_log.request(
+                "POST",
+                self._head.path,
+                status,
+                seconds,
+                size=self._size,
+                request_id=self._stream.request_id,
+                grpc_status=code.name,
+            )
 
 
 class UnaryCall(PlainCall):

@@ -34,6 +34,8 @@ class AnsweredRequest(ABC):
     """The header with which clients of the protocol limit their time."""
 
     # Class attributes, because most requests never change them.
+    request_id = b""
+    """The id of the request, which its response and the access log carry."""
     _is_answered = False
     _answer: RequestResult[Any] | None = None
     """The dispatcher's result, if the request was executed."""
@@ -123,11 +125,12 @@ class AnsweredRequest(ABC):
                 status,
                 seconds,
                 size=self._logged_bytes(),
+                request_id=self.request_id,
                 batch_id=batch_id,
                 grpc_status=self._grpc_status,
             )
         if self._span is not None:
-            self._span.end(status, answer, batch_id)
+            self._span.end(status, answer, batch_id, self.request_id)
 
     def _logged_bytes(self) -> int:
         return self._size

@@ -58,8 +58,8 @@ class ApiRoute(ApiTarget):
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> ApiRequest:
         return ApiRequest(self, connection, head, keep_alive=keep_alive)
 
-    def error(self, error: GatewayError) -> Reply:
-        return self.dialect.error(error)
+    def error(self, error: GatewayError, request_id: bytes) -> Reply:
+        return self.dialect.error(error, request_id)
 
 
 class ApiRequest(BufferedRequest[ApiRoute]):

@@ -13,7 +13,7 @@ from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.headers import JSON_LENGTH, Header, header_lines
+from uncork_gateway.headers import JSON_LENGTH, Header, header_lines, with_request_id
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.protocols.wire import Content, Unmergeable
@@ -77,7 +77,7 @@ class ProxyRoute(ProxyTarget):
     def open(self, connection: Connection, head: SortedHead, *, keep_alive: bool) -> ProxyRequest:
         return ProxyRequest(self, connection, head, keep_alive=keep_alive)
 
-    def error(self, error: GatewayError) -> tuple[bytes, bytes]:
+    def error(self, error: GatewayError, request_id: bytes) -> tuple[bytes, bytes]:
         return JSON, error_body(str(error))
 
 
@@ -112,7 +112,7 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
         self._rows = self._parts.rows
         if self._span is not None:
             self._span.set_attribute("uncork.rows", self._rows)
-        self._parts.submit(api, keyed=head.keyed, sent=head.sent, span=self._span)
+        self._parts.submit(api, keyed=head.keyed, sent=head.sent, request_id=self.request_id, span=self._span)
 
     # Results
 
@@ -137,7 +137,7 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
 
     async def _relay(self, body: bytes) -> None:
         try:
-            headers = self._sorted.whole
+            headers = with_request_id(self._sorted.whole, self.request_id)
             if self._span is not None:
                 headers = with_trace(headers, self._span.headers())
             relayed = await self._route.relay(self._route.target, headers, body)

@@ -133,7 +133,13 @@ class RequestParts(Parts[Sent, CallResult]):
         return sum(part.rows for part in self._parts)
 
     def submit(
-        self, api: str, *, keyed: tuple[Header, ...], sent: tuple[Header, ...], span: RequestSpan | None
+        self,
+        api: str,
+        *,
+        keyed: tuple[Header, ...],
+        sent: tuple[Header, ...],
+        request_id: bytes,
+        span: RequestSpan | None,
     ) -> None:
         """Queue all parts.
 
@@ -141,6 +147,7 @@ class RequestParts(Parts[Sent, CallResult]):
             api: the model's API in the dispatcher.
             keyed: the headers that all requests in a call must share.
             sent: the headers of a call with any of the parts.
+            request_id: the request's id.
             span: the request's span if it is traced.
 
         Raises:
@@ -155,6 +162,7 @@ class RequestParts(Parts[Sent, CallResult]):
             headers=sent,
             original=self._original,
             expires_at=self._expires_at,
+            request_id=request_id,
             span=span,
         )
         original = self._original if len(self._parts) == 1 else None

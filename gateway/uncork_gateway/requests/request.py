@@ -34,8 +34,8 @@ class Route(Protocol):
         """The counters for responses."""
         ...
 
-    def error(self, error: GatewayError) -> tuple[bytes, bytes]:
-        """Return the header lines and body of an error response."""
+    def error(self, error: GatewayError, request_id: bytes) -> tuple[bytes, bytes]:
+        """Return the header lines and body of an error response to the request with an id."""
         ...
 
 
@@ -146,7 +146,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         """Send an error response in the route's dialect."""
         if isinstance(failure, BodyTooLarge):
             self.keep_alive = False  # The rest of the body is not read.
-        content_type, body = self._route.error(failure)
+        content_type, body = self._route.error(failure, self.request_id)
         head = header_lines(failure.headers()) + content_type
         self._reply(failure.status, head, body, is_refusal=failure.reason is not None)
 

@@ -23,6 +23,7 @@ class AccessLog:
         seconds: float,
         *,
         size: int,
+        request_id: bytes,
         batch_id: str = "",
         grpc_status: str = "",
     ) -> None:
@@ -31,10 +32,14 @@ class AccessLog:
         Args:
             status: the HTTP status; for a gRPC call, the HTTP status for its code.
             size: the bytes of the request body.
+            request_id: the id in X-Request-Id of the response.
             batch_id: the id of the batch; empty without one.
             grpc_status: the name of a gRPC call's code.
         """
-        more = "".join([grpc_status and f", {grpc_status}", batch_id and f", batch {batch_id}"])
+        request = request_id.decode()
+        more = "".join(
+            [grpc_status and f", {grpc_status}", batch_id and f", batch {batch_id}", f", request {request}"]
+        )
         # A space would look like the end of the path.
         path = printable(target.partition(b"?")[0]).replace(" ", "\\x20")
         _requests.info(
@@ -47,6 +52,7 @@ class AccessLog:
                 "duration_ms": round(seconds * 1000, 3),
                 "request_bytes": size,
                 "batch": batch_id,
+                "request": request,
                 **({"grpc_status": grpc_status} if grpc_status else {}),
             },
         )

@@ -25,9 +25,10 @@ class RequestSpan:
     def set_attribute(self, key: str, value: str | float) -> None:
         self.span.set_attribute(key, value)
 
-    def end(self, status: int, answer: RequestResult[Any] | None, batch_id: str) -> None:
+    def end(self, status: int, answer: RequestResult[Any] | None, batch_id: str, request_id: bytes) -> None:
         span, self.has_ended = self.span, True
         span.set_attribute("http.response.status_code", status)
+        span.set_attribute("uncork.request_id", request_id.decode())
         if answer is not None:
             span.set_attribute("uncork.api", answer.batch.api)
             span.set_attribute("uncork.batch_id", batch_id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import re
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from operator import itemgetter
@@ -58,6 +60,7 @@ class EchoRequest:
         self, echo: Echo, connection: interfaces.Connection, head: bytes, *, keep_alive: bool
     ) -> None:
         self.keep_alive = keep_alive
+        self.request_id = b""
         self._has_left = False
         self._echo = echo
         self._connection = connection
@@ -252,13 +255,78 @@ async def test_what_is_known_of_other_heads_changes_no_answer() -> None:
         assert await reply_of(server, sent) == await reply_of(serving(Telling()), sent)
 
 
+MADE = re.compile(rb"[0-9a-f]{16}-[0-9a-f]{8}")
+"""The id of a request that came without one."""
+
+
 async def reply_of(server: Server, lines: Sequence[bytes]) -> tuple[bytes, bool]:
     """Send a request with these header lines on a new connection; return the reply, and whether it closed."""
     connection = Connection(server)
     head = [b"POST /hot HTTP/1.1", b"host: test", *lines, b"content-length: 4"]
     connection.send(b"\r\n".join([*head, b"", b"1\r\n2"]))
     await turns()
-    return connection.received, connection.closed
+    return MADE.sub(b"made", connection.received), connection.closed
+
+
+def ids(connection: Connection) -> list[str]:
+    return [reply.headers["x-request-id"] for reply in connection.replies()]
+
+
+@pytest.mark.parametrize("path", [b"/hot", b"/other"])
+@pytest.mark.parametrize("given", [b"one", b"~" * 128, b"two words", b'a "b"; c'])
+async def test_the_id_of_a_request_comes_back(path: bytes, given: bytes) -> None:
+    """On both paths, whether the head is parsed or known."""
+    connection = Connection(serving(Echo()))
+    for name in (b"X-Request-Id", b"x-request-id", b"X-Request-Id"):
+        connection.send(hot(b"hi", (name, given), path=path))
+        await turns()
+
+    assert ids(connection) == [given.decode()] * 3
+
+
+@pytest.mark.parametrize("path", [b"/hot", b"/other"])
+@pytest.mark.parametrize(
+    "headers", [(), [(b"X-Request-Id", b"~" * 129)], [(b"X-Request-Id", b"\xff")], [(b"X-Request-Id", b"")]]
+)
+async def test_any_other_request_gets_an_id(path: bytes, headers: Sequence[Header]) -> None:
+    """Each another one, also if its head is known."""
+    connection = Connection(serving(Echo()))
+    for _ in range(3):
+        connection.send(hot(b"hi", *headers, path=path))
+        await turns()
+
+    made = ids(connection)
+    assert len(set(made)) == 3
+    assert all(MADE.fullmatch(each.encode()) for each in made)
+
+
+async def test_each_of_several_requests_has_its_own_id() -> None:
+    """Those of one turn, and those whose bodies come in pieces."""
+    echo = Echo(at_once=False)
+    server = serving(echo)
+    numbers = range(6)
+    connections = [Connection(server) for _ in numbers]
+    for round_ in range(2):
+        for number, connection in enumerate(connections):
+            sent = hot(b"12345678", (b"X-Request-Id", b"%d.%d" % (round_, number)))
+            cut = len(sent) - 4 * (number % 2)
+            connection.send(sent[:cut])
+            if number % 2:
+                connection.send(sent[cut:])
+        await turns()
+        echo.answer()
+
+    assert [ids(connection) for connection in connections] == [[f"0.{at}", f"1.{at}"] for at in numbers]
+
+
+async def test_an_error_before_the_request_is_read_has_an_id() -> None:
+    connection = Connection(serving(Echo()))
+    connection.send(b"nonsense\r\n\r\n")
+    await turns()
+
+    [reply] = connection.replies()
+    assert reply.status == 400
+    assert json.loads(reply.body)["request_id"] == reply.headers["x-request-id"]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4])

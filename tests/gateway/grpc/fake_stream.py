@@ -42,6 +42,7 @@ class FakeStream:
 
     connection: CallConnection = field(default_factory=FakeConnection)
     lane: int = 0
+    request_id: bytes = b"the-call"
     unsent_bytes: int = 0
     messages: list[bytes] = field(default_factory=list)
     metadata: tuple[Header, ...] | None = None

@@ -204,7 +204,7 @@ async def test_a_call_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert line.startswith("POST /inference.GRPCInferenceService/ModelInfer 200 ")
     assert f", {len(request)} bytes, OK, batch " in line
     assert cancelled.startswith("POST /inference.GRPCInferenceService/ModelInfer 499 ")
-    assert cancelled.endswith(f", {len(request)} bytes, CANCELLED")
+    assert cancelled.endswith(f", {len(request)} bytes, CANCELLED, request the-call")
 
 
 async def test_before_a_worker_is_there_calls_are_asked_to_wait(tmp_path: Path) -> None:

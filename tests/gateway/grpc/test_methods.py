@@ -94,4 +94,4 @@ async def test_every_call_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptu
         ["/some.Service/Method", "501"],
         [LIVE.decode(), "499"],
     ]
-    assert [line.rpartition(" ")[2] for line in lines] == ["OK", "UNIMPLEMENTED", "CANCELLED"]
+    assert [line.split(", ")[2] for line in lines] == ["OK", "UNIMPLEMENTED", "CANCELLED"]

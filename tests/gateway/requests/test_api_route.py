@@ -20,7 +20,9 @@ async def test_an_answer_says_where_it_comes_from() -> None:
     """A reply has the body, the batch and its times."""
     stage = Stage()
 
-    reply = await stage.reply(b' {"a": 1}')
+    reply = await stage.reply(
+        b' {"a": 1}', headers=[(b"content-type", b"application/json"), (b"x-request-id", b"one")]
+    )
 
     timing = reply.headers.pop("server-timing")
     assert reply == Reply(
@@ -30,6 +32,7 @@ async def test_an_answer_says_where_it_comes_from() -> None:
             "content-length": "9",
             "x-batch-id": "gateway-1",
             "x-batch-size": "1",
+            "x-request-id": "one",
         },
         b' {"a": 1}',
     )

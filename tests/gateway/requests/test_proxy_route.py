@@ -114,6 +114,18 @@ async def test_a_merged_call_has_no_headers_of_one_request() -> None:
         assert call.header(b"traceparent") == b"first"
 
 
+async def test_a_call_for_one_request_has_its_id() -> None:
+    """The client's, or the one that its response has."""
+    async with merging() as (on, model):
+        asked = [on.ask(rows_body(1), V1, (b"X-Request-Id", b"one"))]
+        replies = await on.replies(asked)
+        replies += await on.replies([on.ask(rows_body(2))])
+
+        sent = [(call.header(b"x-request-id") or b"").decode() for call in model.calls]
+        assert sent == [reply.headers["x-request-id"] for reply in replies]
+        assert sent[0] == "one"
+
+
 async def test_spaces_around_values_are_no_reason_to_refuse() -> None:
     """Some clients send them; they are dropped."""
     async with merging() as (on, model):

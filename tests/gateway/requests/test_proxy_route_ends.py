@@ -163,7 +163,11 @@ async def test_what_must_not_be_merged_is_relayed(
     target: bytes, body: bytes, headers: tuple[Header, ...]
 ) -> None:
     """Each is relayed alone with its own headers, and the response has those of the server."""
-    answer = Answer(b"\x00as it is", 207, ((b"x-of-the-server", b"1"), (b"content-type", b"text/x")))
+    answer = Answer(
+        b"\x00as it is",
+        207,
+        ((b"x-of-the-server", b"1"), (b"X-Request-Id", b"the server's"), (b"content-type", b"text/x")),
+    )
 
     async with merging(lambda call: answer) as (on, model):
         own = [((b"x-request-id", b"%d" % number), (b"accept-encoding", b"br")) for number in range(2)]
@@ -174,10 +178,15 @@ async def test_what_must_not_be_merged_is_relayed(
             assert (call.method, call.target, call.body) == (b"POST", target, body)
             assert call.header(b"accept-encoding") == b"br"
             assert set(headers) <= set(call.headers)
-        for reply in replies:
+        for number, reply in enumerate(replies):
             assert reply == Reply(
                 207,
-                {"x-of-the-server": "1", "content-type": "text/x", "content-length": "9"},
+                {
+                    "x-of-the-server": "1",
+                    "x-request-id": str(number),
+                    "content-type": "text/x",
+                    "content-length": "9",
+                },
                 answer.body,
             )
 

@@ -23,10 +23,10 @@ from uncork_gateway.telemetry.access_log import AccessLog
 def test_a_path_cannot_forge_a_line(path: bytes, shown: str, caplog: pytest.LogCaptureFixture) -> None:
     """Paths of gRPC calls may have any character."""
     with caplog.at_level(logging.INFO, logger="uncork.access"):
-        AccessLog().request("POST", path, 200, 0.001, size=3)
+        AccessLog().request("POST", path, 200, 0.001, size=3, request_id=b"one")
     [record] = caplog.records
-    assert record.getMessage() == f"POST {shown} 200 1.00 ms, 3 bytes"
-    assert record.__dict__["path"] == shown
+    assert record.getMessage() == f"POST {shown} 200 1.00 ms, 3 bytes, request one"
+    assert (record.__dict__["path"], record.__dict__["request"]) == (shown, "one")
 
 
 def test_plain_text_stays() -> None:

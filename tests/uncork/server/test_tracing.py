@@ -98,7 +98,7 @@ def test_spans_are_sent_at_the_end_at_the_latest(
         try:
             with tracing(None, {"OTEL_EXPORTER_OTLP_ENDPOINT": address}) as traces:
                 assert traces is not None
-                traces.begin_request(b"/predict?q=1", ()).end(200, None, "")
+                traces.begin_request(b"/predict?q=1", ()).end(200, None, "", b"one")
         finally:
             collector.shutdown()
             serving.join()

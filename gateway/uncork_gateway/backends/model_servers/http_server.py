@@ -24,7 +24,7 @@ from uncork_gateway.backends.model_servers.server import (
     describe,
     limited_rest_s,
 )
-from uncork_gateway.headers import HOP_BY_HOP, RETRY_AFTER, TIMEOUT, Header
+from uncork_gateway.headers import HOP_BY_HOP, REQUEST_ID, RETRY_AFTER, TIMEOUT, Header
 from uncork_gateway.protocols.wire import Content
 
 # Many servers, such as uvicorn, close idle connections after 5 s; ours must be given up before that.
@@ -32,6 +32,7 @@ KEEP_ALIVE_S = 4.0
 
 # Including those that every sender sets itself.
 _PER_HOP = HOP_BY_HOP.union((b"te", b"trailer", b"host", b"expect", b"content-length"))
+_ADDED = (b"date", REQUEST_ID)
 _ENCODINGS = b"accept-encoding"
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 _OVERLOADED = (429, 503)
@@ -213,8 +214,8 @@ def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:
 
 
 def reply_headers(reply: httpx.Response) -> tuple[Header, ...]:
-    """Return the headers of a reply to pass on, without length and date, which the gateway adds."""
-    return tuple(header for header in end_to_end(reply.headers.raw) if header[0] != b"date")
+    """Return the headers of a reply to pass on, without those that the gateway adds itself."""
+    return tuple(header for header in end_to_end(reply.headers.raw) if header[0] not in _ADDED)
 
 
 def read_retry_after_s(headers: Iterable[Header], *, now: datetime) -> float:

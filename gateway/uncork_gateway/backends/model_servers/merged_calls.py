@@ -27,7 +27,7 @@ from uncork_gateway.backends.model_servers.refused_calls import (
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.errors import BadGateway
-from uncork_gateway.headers import TRACE, Header
+from uncork_gateway.headers import TRACE, Header, with_request_id
 from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
 from uncork_workers.wire.cutting import Extent, cut
 
@@ -52,6 +52,7 @@ class Sent(NamedTuple):
         original: the client's unchanged request, with all headers; None for a part of a request.
         unchanged: True if the call must be the original. Such a request is alone in its batch.
         expires_at: the time of the client's timeout, by the clock of :class:`MergedCalls`.
+        request_id: the request's id, which goes with calls for this request alone.
         span: the request's span if it is traced.
     """
 
@@ -62,6 +63,7 @@ class Sent(NamedTuple):
     original: Content | None
     unchanged: bool = False
     expires_at: float = math.inf
+    request_id: bytes = b""
     span: RequestSpan | None = None
 
 
@@ -201,6 +203,8 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
     async def _call(self, slot: int, group: Sequence[Sent], content: Content) -> ServerResponse:
         """Make a call, with the longest remaining timeout of the group's clients."""
+        if len(group) == 1 and group[0].request_id:
+            content = content._replace(headers=with_request_id(content.headers, group[0].request_id))
         time_left_s = max(sent.expires_at for sent in group) - self._clock()
         return await self._servers.call(slot, group[0].target, content, time_left_s=time_left_s)
 

@@ -11,7 +11,7 @@ from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.headers import HOP_BY_HOP, Header, value_of
+from uncork_gateway.headers import HOP_BY_HOP, Header, request_id_of, value_of
 
 MAX_LIST_BYTES = 16 * 1024
 """The largest header list, as HPACK counts it: 32 bytes more for each field."""
@@ -215,7 +215,12 @@ def _is_grpc(content_type: bytes) -> bool:
 
 def _call_head(path: bytes, own: dict[bytes, bytes], metadata: tuple[Header, ...]) -> CallHead:
     encoding = own.get(b"grpc-encoding", b"").lower()
-    head = CallHead(path, encoding=b"" if encoding == b"identity" else encoding, metadata=metadata)
+    head = CallHead(
+        path,
+        encoding=b"" if encoding == b"identity" else encoding,
+        metadata=metadata,
+        request_id=request_id_of(metadata),
+    )
     timeout = own.get(b"grpc-timeout")
     rejection: GatewayError | None = None
     if timeout is not None:

@@ -25,7 +25,7 @@ from uncork_gateway.grpc.http2.messages import PREFIX, PREFIX_BYTES
 from uncork_gateway.grpc.http2.outbox import Outbox
 from uncork_gateway.grpc.interfaces import CallConnection
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import REQUEST_ID, Header
 
 _START_BYTES = len(replies.START)
 
@@ -53,6 +53,7 @@ class Outgoing(ABC):
 
     Attributes:
         number: the stream identifier.
+        request_id: the call's id, which its trailers carry.
         window: the bytes of DATA that the client accepts on the stream.
         sent_bytes: the bytes sent of DATA that did not fit at once.
         unsent_bytes: the bytes of messages that the client's windows do not admit yet.
@@ -67,14 +68,16 @@ class Outgoing(ABC):
         "connection",
         "is_open",
         "number",
+        "request_id",
         "sent_bytes",
         "unsent_bytes",
         "window",
     )
 
-    def __init__(self, connection: StreamConnection, number: int, *, window: int) -> None:
+    def __init__(self, connection: StreamConnection, number: int, request_id: bytes, *, window: int) -> None:
         self.connection = connection
         self.number = number
+        self.request_id = request_id
         self.window = window
         self.is_open = True
         self.sent_bytes = self.unsent_bytes = 0
@@ -104,7 +107,7 @@ class Outgoing(ABC):
         connection = self.connection
         outbox = connection.outbox
         size = len(message) + len(values) + PREFIX_BYTES
-        end = replies.OK + replies.block(trailers) if trailers else replies.OK
+        end = replies.OK + replies.block((*trailers, (REQUEST_ID, self.request_id)))
         if (
             size > MAX_FRAME_BYTES
             or len(end) > MAX_FRAME_BYTES
@@ -177,7 +180,7 @@ class Outgoing(ABC):
         if not self.is_open:
             return
         self._stop_reading()
-        block = replies.trailers(code, text, trailers)
+        block = replies.trailers(code, text, (*trailers, (REQUEST_ID, self.request_id)))
         if not self._has_head:
             block = replies.START + block
         self._finish_with(headers(self.number, self.connection.block_prefix + block, ends=True))

@@ -7,6 +7,7 @@ from uncork_gateway.grpc.http2.heads import Head
 from uncork_gateway.grpc.http2.messages import PREFIX, PREFIX_BYTES, MessageReader
 from uncork_gateway.grpc.http2.outgoing import Outgoing, StreamConnection
 from uncork_gateway.grpc.interfaces import Call
+from uncork_gateway.headers import new_request_id
 
 WINDOW_BYTES = 2**20
 """How much a client may send of a stream before the server gives it more."""
@@ -56,7 +57,7 @@ class Stream(Outgoing):
     def __init__(
         self, connection: StreamConnection, number: int, lane: int, head: Head, *, window: int
     ) -> None:
-        super().__init__(connection, number, window=window)
+        super().__init__(connection, number, head.call.request_id or new_request_id(), window=window)
         self.call = _NOBODY
         self.lane = lane
         self.receive_window = WINDOW_BYTES

@@ -15,7 +15,7 @@ from uncork_gateway.grpc.protocols.tensor_wire import TensorWire
 from uncork_gateway.grpc.proxy.metadata import to_metadata
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.headers import Header, value_of
+from uncork_gateway.headers import Header, value_of, with_request_id
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_gateway.requests.proxy_target import Merging, ProxyTarget, RequestInParts, RequestParts
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -87,7 +87,7 @@ class ProxyCall(RequestInParts, UnaryRequest):
         if self._span is not None:
             self._span.set_attribute("uncork.rows", self._rows)
         keyed, sent = merging.header_rules.sort(head.metadata)
-        self._parts.submit(api, keyed=keyed, sent=sent, span=self._span)
+        self._parts.submit(api, keyed=keyed, sent=sent, request_id=self.request_id, span=self._span)
 
     # Results
 
@@ -124,7 +124,7 @@ class ProxyCall(RequestInParts, UnaryRequest):
 
     async def _relay(self, message: bytes) -> None:
         try:
-            metadata = self._head.metadata
+            metadata = with_request_id(self._head.metadata, self.request_id)
             if self._span is not None:
                 metadata = with_trace(metadata, self._span.headers())
             time_left_s = self._head.timeout_s - (time.perf_counter() - self._arrived)

@@ -6,7 +6,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable
 
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.headers import HOP_BY_HOP, Header
+from uncork_gateway.headers import HOP_BY_HOP, REQUEST_ID, Header
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -50,9 +50,9 @@ def to_metadata(headers: Iterable[Header]) -> Metadata:
 
 
 def from_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> tuple[Header, ...]:
-    """Return the headers for metadata that a server sent."""
+    """Return the headers for metadata that a server sent, without a request id: the gateway adds its own."""
     headers = ((key.encode(), _encoded(value)) for key, value in metadata or ())
-    return tuple(header for header in headers if header[0] not in _PER_HOP)
+    return tuple(header for header in headers if header[0] not in _PER_HOP and header[0] != REQUEST_ID)
 
 
 def _decoded(key: str, value: bytes) -> bytes:

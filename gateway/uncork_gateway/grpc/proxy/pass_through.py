@@ -15,7 +15,7 @@ from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining, 
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream
 from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.statuses import Code, status_of
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import Header, with_request_id
 from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.protocols.wire import Content
 
@@ -45,7 +45,8 @@ class GrpcPassThrough:
         call = PassThroughCall(stream, head, self._calls)
         try:
             server = self._server()
-            call.start(server.stream(head.path.decode("latin-1"), head.metadata, timeout_s=head.timeout_s))
+            metadata = with_request_id(head.metadata, stream.request_id)
+            call.start(server.stream(head.path.decode("latin-1"), metadata, timeout_s=head.timeout_s))
         except GatewayError as error:
             call.reject(error)
         return call

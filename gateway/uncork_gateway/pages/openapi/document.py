@@ -5,6 +5,7 @@ from typing import Any
 
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Native
+from uncork_gateway.headers import LONGEST_REQUEST_ID
 from uncork_gateway.pages.models.metadata import ModelVersions
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, body_of, with_fields
@@ -27,6 +28,12 @@ _TIMEOUT = {
     "in": "header",
     "description": "How long the client waits, in milliseconds. It can shorten the deadline, not extend it.",
     "schema": {"type": "number", "exclusiveMinimum": 0},
+}
+_REQUEST_ID = {
+    "name": "X-Request-Id",
+    "in": "header",
+    "description": "Names the request in its response and in logs. Without it, the gateway makes one.",
+    "schema": {"type": "string", "maxLength": LONGEST_REQUEST_ID},
 }
 _KEYS: Schema = {
     "ApiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
@@ -105,7 +112,7 @@ def _operation(
         "tags": [tag],
         **({"summary": summary} if summary else {}),
         **({"description": text.strip()} if text.strip() else {}),
-        "parameters": [_TIMEOUT, *_class_header(api), *_group_headers(api)],
+        "parameters": [_TIMEOUT, _REQUEST_ID, *_class_header(api), *_group_headers(api)],
         "requestBody": body_of(api, row),
         "responses": {
             "200": result_of(api, example),

@@ -25,7 +25,7 @@ from uncork_gateway.errors import (
 )
 from uncork_gateway.headers import TIMEOUT, Header
 from uncork_gateway.pages.openapi.bodies import Schema
-from uncork_gateway.pages.openapi.replies import header
+from uncork_gateway.pages.openapi.replies import REQUEST_ID, header
 from uncork_gateway.requests.head import read_head, too_large
 from uncork_gateway.settings import ServerSettings
 
@@ -42,6 +42,7 @@ PROBLEM: Schema = {
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What was wrong, and what is accepted."},
         "reason": {"type": "string", "description": _ABOUT_REASONS},
+        "request_id": {"type": "string", "description": "The id in X-Request-Id."},
     },
 }
 ERROR: Schema = {
@@ -124,7 +125,11 @@ def errors_of(api: str, dialect: Dialect, settings: ServerSettings) -> Schema:
 def other_errors(dialect: Dialect) -> Schema:
     """Return the response to a request that the handler rejects with a status of its choice."""
     media_type, body = _written(dialect, Refused("", 422))
-    return {"description": _OTHER, "content": {media_type: {"schema": _reference(body)}}}
+    return {
+        "description": _OTHER,
+        "headers": REQUEST_ID,
+        "content": {media_type: {"schema": _reference(body)}},
+    }
 
 
 def key_error(dialect: Dialect, settings: ServerSettings) -> Schema:
@@ -185,7 +190,7 @@ def _response(status: int, errors: Mapping[str, GatewayError], dialect: Dialect)
     examples = {name: {"value": msgspec.json.decode(body)} for name, (_, body) in written.items()}
     return {
         "description": _TEXTS[status],
-        **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
+        "headers": REQUEST_ID | _HEADERS.get(status, {}),
         "content": {media_type: {"schema": _reference(first), "examples": examples}},
     }
 

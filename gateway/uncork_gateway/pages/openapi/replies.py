@@ -22,7 +22,11 @@ def header(kind: str, description: str = "", *, required: bool = True, **limits:
     }
 
 
+REQUEST_ID = {
+    "X-Request-Id": header("string", "ID of the request: the client's own, or one that the gateway made."),
+}
 REPLY_HEADERS = {
+    **REQUEST_ID,
     "X-Batch-Id": header("string", "ID of the batch that contained the request."),
     "X-Batch-Size": header("integer", "Rows in that batch.", minimum=1),
     "Server-Timing": header("string", "Time in the queue and in the batch, in milliseconds."),
@@ -45,7 +49,8 @@ def result_of(api: ApiDescription, example: ExampleResult | None) -> Schema:
 
 def any_other() -> Schema:
     """Describe a response whose status the handler chooses."""
-    return {"description": "Another status, chosen by the handler.", "content": {_ANY: {}}}
+    text = "Another status, chosen by the handler."
+    return {"description": text, "headers": REQUEST_ID, "content": {_ANY: {}}}
 
 
 def _content(media_type: str) -> Schema:

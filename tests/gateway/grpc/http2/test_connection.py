@@ -32,9 +32,12 @@ from uncork_gateway.grpc.statuses import Code
 pytestmark = pytest.mark.virtual_time
 
 
+ID = (b"x-request-id", b"one")
+
+
 async def test_a_unary_call() -> None:
     peer = Peer(Server())
-    answer = peer.ask(b"hello")
+    answer = peer.ask(b"hello", more=[ID])
 
     assert answer.head == {
         b":status": b"200",
@@ -42,7 +45,7 @@ async def test_a_unary_call() -> None:
         b"grpc-accept-encoding": b"identity,deflate,gzip",
     }
     assert answer.messages == [b"hello"]
-    assert answer.trailers == {b"grpc-status": b"0"}
+    assert answer.trailers == {b"grpc-status": b"0", b"x-request-id": b"one"}
     assert answer.is_ended
     assert answer.reset is None
     assert peer.server.calls[0].events == [b"hello", "end"]
@@ -71,7 +74,7 @@ async def test_a_stream_of_messages() -> None:
     peer.sync()
 
     assert peer.answer(number).messages == [b"", b"1", b"2" * 70_000]
-    assert peer.answer(number).trailers == {b"grpc-status": b"0"}
+    assert peer.answer(number).trailers.keys() == {b"grpc-status", b"x-request-id"}
     assert peer.server.calls[0].events[-1] == "end"
 
 
@@ -572,7 +575,7 @@ def script(windows: list[int]) -> bytes:
     number = 1
     for window in windows:
         block = encoder.encode(
-            headers(b"/t.T/Stream", (b"x-%d" % (window % 3), b"1"), (b"grpc-encoding", b"gzip"))
+            headers(b"/t.T/Stream", (b"x-%d" % (window % 3), b"1"), (b"grpc-encoding", b"gzip"), ID)
         )
         parts += [
             frames.frame(frames.HEADERS, 0, number, block[:20]),
@@ -581,7 +584,7 @@ def script(windows: list[int]) -> bytes:
             frames.frame(frames.PING, 0, 0, b"pingping"),
             frames.window_update(number, window),
             frames.frame(frames.DATA, frames.PADDED, number, b"\4" + gzipped(b"b" * 30)[9:] + bytes(4)),
-            unary(number + 2, encoder.encode(headers()), b"c" * window),
+            unary(number + 2, encoder.encode(headers(b"/t.T/Echo", ID)), b"c" * window),
             frames.reset(number, ErrorCode.CANCEL)
             if window % 2
             else frames.frame(frames.DATA, frames.END_STREAM, number, message(b"d")),

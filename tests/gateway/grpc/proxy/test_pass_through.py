@@ -82,7 +82,7 @@ async def test_a_stream_passes_in_both_directions() -> None:
         assert (stream.text, stream.trailers) == ("half \u2014 done", ((b"x-last-bin", b"/w"),))
         (received,) = fake.calls
         assert (received.path, received.messages) == (PATH.decode(), [b"1", b"", b"3"])
-        assert received.metadata == (("authorization", "me"),)
+        assert received.metadata == (("authorization", "me"), ("x-request-id", "the-call"))
         assert received.time_left_s is None
 
 

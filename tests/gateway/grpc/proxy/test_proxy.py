@@ -376,12 +376,14 @@ async def test_a_check_without_a_message_or_with_a_wrong_one_is_answered_by_the_
 async def test_a_request_that_cannot_share_a_call_is_relayed_as_it_is(request_: bytes, path: str) -> None:
     reply = Reply(messages=(b"\xff any",), metadata=(("x-first", "1"),), trailers=(("x-last", "2"),))
     async with merging(lambda call: reply) as (on, fake):
-        answer = await on.call(request_, ("x-other", "1"), path=path, timeout_s=HANG_S)
+        sent = (("x-other", "1"), ("x-request-id", "one"))
+        answer = await on.call(request_, *sent, path=path, timeout_s=HANG_S)
         assert (answer.code, answer.message) == (Code.OK, b"\xff any")
         assert (answer.metadata["x-first"], answer.trailers["x-last"]) == ("1", "2")
         assert "x-batch-id" not in answer.trailers
+        assert answer.trailers["x-request-id"] == "one"
         (call,) = fake.calls
-        assert (call.path, call.body, call.metadata) == (path, request_, (("x-other", "1"),))
+        assert (call.path, call.body, call.metadata) == (path, request_, sent)
         assert 0 < (call.time_left_s or 0) < HANG_S + 2
 
 

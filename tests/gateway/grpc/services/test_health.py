@@ -207,6 +207,6 @@ async def test_a_watch_is_logged_when_it_ends(tmp_path: Path, caplog: pytest.Log
         on.calls.close()
 
         first, second = [re.sub(r"\d+\.\d\d ms, ", "", line) for line in caplog.messages]
-        assert first == "POST /grpc.health.v1.Health/Watch 499 0 bytes, CANCELLED"
-        assert second == "POST /grpc.health.v1.Health/Watch 503 6 bytes, UNAVAILABLE"
+        assert first == "POST /grpc.health.v1.Health/Watch 499 0 bytes, CANCELLED, request the-call"
+        assert second == "POST /grpc.health.v1.Health/Watch 503 6 bytes, UNAVAILABLE, request the-call"
         assert await ended.stream.end() is Code.UNAVAILABLE

@@ -51,12 +51,12 @@ def test_a_header_is_one_line_of_latin_1(where: str, value: Any) -> None:
         Response(b"", **arguments)
 
 
-@pytest.mark.parametrize("name", ["Content-Type", "content-length", "Transfer-Encoding", "CONNECTION"])
+@pytest.mark.parametrize(
+    "name", ["Content-Type", "content-length", "Transfer-Encoding", "CONNECTION", "X-Request-Id"]
+)
 def test_what_the_gateway_writes_is_not_the_handlers(name: str) -> None:
     """A second content length would allow response splitting."""
-    with pytest.raises(
-        ValueError, match=f"^Response: header '{name}' is set by the gateway; .* content_type"
-    ):
+    with pytest.raises(ValueError, match=f"^Response: header '{name}' is set by the gateway"):
         Response(b"", headers={name: "1"})
 
 

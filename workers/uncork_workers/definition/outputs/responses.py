@@ -10,7 +10,7 @@ _BODILESS = (204, 304)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 # Set by the gateway.
-_RESERVED = ("connection", "content-length", "content-type", "transfer-encoding")
+_RESERVED = ("connection", "content-length", "content-type", "transfer-encoding", "x-request-id")
 
 
 class WrongResult(Exception):
@@ -47,7 +47,8 @@ class Response:
         body: ``bytes``, ``str``, a Pillow image, or any value that converts to JSON; None or empty for status
             204 and 304.
         status: an HTTP status from 200 to 599.
-        headers: additional headers. The gateway sets content type, length and connection headers.
+        headers: additional headers. The gateway sets content type, length, connection headers and
+            X-Request-Id.
         content_type: content type of the body. Default, by type of the body: ``application/octet-stream``,
             ``text/plain; charset=utf-8``, that of the image, or ``application/json``.
 
@@ -71,9 +72,8 @@ class Response:
             if not isinstance(name, str) or not _TOKEN.fullmatch(name):
                 raise ValueError(f"Response: {name!r} is not a valid header name")
             if name.lower() in _RESERVED:
-                raise ValueError(
-                    f"Response: header {name!r} is set by the gateway; to set the type, use content_type"
-                )
+                hint = "; to set the type, use content_type" if name.lower() == "content-type" else ""
+                raise ValueError(f"Response: header {name!r} is set by the gateway{hint}")
             _check_value(name, value)
         _check_value("content-type", self.content_type)
 
