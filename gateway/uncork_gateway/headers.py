@@ -57,6 +57,15 @@ def with_request_id(headers: Iterable[Header], request_id: bytes) -> tuple[Heade
     return (*[header for header in headers if header[0] != REQUEST_ID], (REQUEST_ID, request_id))
 
 
+def combined(headers: Iterable[Header], names: Collection[bytes]) -> dict[bytes, bytes]:
+    """Return some headers by name, in lower case; the values of repeated ones are joined by commas."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if (lower := name.lower()) in names:
+            found[lower] = b"%b, %b" % (found[lower], value) if lower in found else value
+    return found
+
+
 def value_of(headers: Iterable[Header], name: bytes | None) -> bytes | None:
     """Return the value of the first header with this name; None if there is none."""
     if name is None:

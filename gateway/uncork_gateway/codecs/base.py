@@ -62,6 +62,8 @@ class Marshalled(msgspec.Struct, frozen=True):
         parts: the request in parts, if its rows are of several groups (``body`` is empty then), or if it is
             bulk that is divided to fit.
         parameters: the parameters of V2 as a JSON object; empty if there are none.
+        headers: the headers that the handler may read.
+        request_id: the request's id, if the handler may read it.
         single: True if the client sent one row without the leading axis; the response then has none either.
         cost: the cost of the rows.
         raw: the format in which the worker writes the results.
@@ -89,14 +91,23 @@ class Marshalled(msgspec.Struct, frozen=True):
     values: tuple[bytes | None, ...] = ()
     parts: Sequence[Part] = ()
     parameters: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    request_id: str = ""
 
     @property
     def size_bytes(self) -> int:
         """The size of the request in a batch: its body, and the parameters or headers sent with it."""
-        if self.meta is None:
-            return len(self.body) + len(self.parameters)
-        headers = sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in self.meta.headers])
-        return len(self.body) + len(self.meta.content_type) + len(self.meta.query) + headers
+        size, headers, meta = len(self.body) + len(self.parameters), self.headers, self.meta
+        if meta is not None:
+            size = len(self.body) + len(meta.content_type) + len(meta.query)
+            headers += meta.headers
+        elif not headers:
+            return size + len(self.request_id)
+        return (
+            size
+            + len(self.request_id)
+            + sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in headers])
+        )
 
     def path_to(self, place: RowPath) -> str:
         """Return the path in the client's body of a value in the rows, for error messages."""

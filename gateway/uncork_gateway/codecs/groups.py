@@ -12,7 +12,7 @@ from uncork_dispatcher.admission import MOST_GROUPS
 from uncork_gateway.codecs.base import Marshalled, Part
 from uncork_gateway.codecs.parts import part_of
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import Header, combined
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.raw_json import is_object, members
 from uncork_gateway.protocols.tensor_rows import json_rows
@@ -194,10 +194,7 @@ class Grouping:
         """
         if not self._headers:
             return ()
-        found: dict[bytes, bytes] = {}
-        for name, value in headers:
-            if (lower := name.lower()) in self._headers:
-                found[lower] = b"%b, %b" % (found[lower], value) if lower in found else value
+        found = combined(headers, self._headers)
         return tuple([_header_text(name, found.get(name)) for name in self._headers])
 
     def complete(self, payload: Marshalled, of_headers: Sequence[bytes]) -> Marshalled:

@@ -23,6 +23,8 @@ def part_of(whole: Marshalled, rows: Sequence[int], payload: Marshalled, *, grou
         accept=whole.accept,
         raw=whole.raw,
         parameters=whole.parameters,
+        headers=whole.headers,
+        request_id=whole.request_id,
         span=whole.span,
         group=group,
         locate=partial(_in_whole, whole, rows),

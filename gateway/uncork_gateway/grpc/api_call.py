@@ -57,6 +57,8 @@ class ApiCall(AnsweredCall):
             self._span.set_attribute("uncork.rows", payload.rows)
             payload = replace(payload, span=self._span)
         stream, head, fair_by = self._stream, self._head, self._method.fair_by
+        if route.headers:
+            payload = route.with_headers(payload, route.values_of(head.metadata), self.request_id)
         if route.grouping is not None:
             payload = route.grouping.complete(payload, route.grouping.of_headers(head.metadata))
         self._payload, self._rows = payload, payload.rows

@@ -195,6 +195,7 @@ def _served(model: Model, batching: Batching) -> ServedModel:
             grouping=groups,
             classes=batching.classes(model.api),
             coalescing=batching.coalescing(model.api),
+            headers=model.api.headers,
         )
 
     return ServedModel(model, route(V2Grpc), route(Predict))

@@ -51,7 +51,8 @@ class ApiRoute(ApiTarget):
             bulk = None if self.classes is None else self.classes.of_headers(headers)
             credentials = () if self.coalescing is None else credentials_of(headers)
             kept = self.dialect.keep(headers, target)
-            return head._replace(headers=kept, group=group, bulk=bulk, credentials=credentials)
+            values = self.values_of(headers)
+            return head._replace(headers=kept, group=group, bulk=bulk, values=values, credentials=credentials)
         except GatewayError as error:
             return head._replace(rejection=error)
 
@@ -92,6 +93,8 @@ class ApiRequest(BufferedRequest[ApiRoute]):
             self._span.set_attribute("uncork.rows", payload.rows)
             payload = replace(payload, span=self._span)
         head, route = self._head, self._route
+        if route.headers:
+            payload = route.with_headers(payload, head.values, self.request_id)
         if route.grouping is not None:
             payload = route.grouping.complete(payload, head.group)
         self._payload, self._rows = payload, payload.rows

@@ -3,12 +3,14 @@
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, NotRequired, TypedDict, Unpack
 
+from msgspec.structs import replace
 from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Waiter
 from uncork_gateway.codecs import Grouping, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Refused, Unavailable
+from uncork_gateway.headers import REQUEST_ID, Header, combined
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
@@ -26,6 +28,7 @@ class Shared(TypedDict):
     grouping: NotRequired[Grouping | None]
     classes: NotRequired[Classes | None]
     coalescing: NotRequired[Coalescing | None]
+    headers: NotRequired[tuple[str, ...]]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -42,6 +45,8 @@ class ApiTarget:
         self.grouping = shared.get("grouping")
         self.classes = shared.get("classes")
         self.coalescing = shared.get("coalescing")
+        self.headers = frozenset(map(str.encode, shared.get("headers", ())))
+        """The headers that the handler may read."""
         self.removed = False
         self.shadows: Sequence[Shadow] = ()
         """Get copies of the requests."""
@@ -53,6 +58,21 @@ class ApiTarget:
     def tally_of(self, bulk: bool) -> ApiTally:
         """Return the counts of a class of requests."""
         return self.classes.bulk_tally if bulk and self.classes is not None else self.tally
+
+    def values_of(self, headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
+        """Return the headers that the handler may read, except X-Request-Id."""
+        if not self.headers:
+            return ()
+        found = combined(headers, self.headers - {REQUEST_ID})
+        return tuple([(name.decode(), value.decode("latin-1")) for name, value in found.items()])
+
+    def with_headers(
+        self, payload: Marshalled, values: tuple[tuple[str, str], ...], request_id: bytes
+    ) -> Marshalled:
+        """Return a request with the headers that the handler may read."""
+        return replace(
+            payload, headers=values, request_id=request_id.decode() if REQUEST_ID in self.headers else ""
+        )
 
     def submit(
         self,

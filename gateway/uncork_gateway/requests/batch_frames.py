@@ -11,7 +11,7 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire import messages
 from uncork_workers.wire.messages import RowResult, compact_forms, expand_forms
-from uncork_workers.wire.schema import ApiSettings
+from uncork_workers.wire.schema import REQUEST_ID, ApiSettings
 
 
 def to_frame(
@@ -21,8 +21,12 @@ def to_frame(
     batch_id: str,
     trace: tuple[str, str] | None = None,
     fits: float | None = None,
+    has_headers: bool = False,
 ) -> tuple[messages.Batch, list[bytes]]:
-    """Return a batch as a message to a worker, and the bodies that follow the message."""
+    """Return a batch as a message to a worker, and the bodies that follow the message.
+
+    The handler may read headers of the requests if ``has_headers``.
+    """
     first, limit_rows = batch.requests[0].payload, settings.limit_rows
     if settings.cost is not None and batch.padded <= limit_rows:
         # A model may truncate long rows, which then count less than their cost; a batch within the limit
@@ -55,8 +59,16 @@ def to_frame(
         group=first.group,
         parameters=parameters if any(parameters) else None,
         bulk=[request.bulk for request in batch.requests] if batch.bulk_rows else None,
+        headers=list(map(_headers_of, payloads)) if has_headers else None,
     )
     return frame, bodies
+
+
+def _headers_of(asked: Marshalled) -> dict[str, str]:
+    headers = dict(asked.headers)
+    if asked.request_id:
+        headers[REQUEST_ID] = asked.request_id
+    return headers
 
 
 def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:

@@ -218,7 +218,7 @@ def _key(payload: Marshalled, credentials: Hashable, client: Client) -> Hashable
     """
     locate, note = payload.locate, payload.note
     return (
-        replace(payload, cost=NO_COST, note=None, span=None, locate=None),
+        replace(payload, cost=NO_COST, note=None, span=None, locate=None, request_id=""),
         tuple(payload.cost.of_rows),
         getattr(locate, "func", locate),
         getattr(locate, "args", ()),

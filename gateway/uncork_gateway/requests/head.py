@@ -26,6 +26,7 @@ class Head(NamedTuple):
         trace: the headers that identify the request's trace.
         group: the texts of the values of ``group_by`` that come from headers.
         bulk: True if the headers name the API's second class, None if they name none.
+        values: the headers that the handler may read, other than X-Request-Id.
         credentials: the headers that identify the client, if the API runs identical requests once.
     """
 
@@ -40,6 +41,7 @@ class Head(NamedTuple):
     trace: tuple[Header, ...] = ()
     group: tuple[bytes, ...] = ()
     bulk: bool | None = None
+    values: tuple[tuple[str, str], ...] = ()
     credentials: tuple[Header, ...] = ()
 
 

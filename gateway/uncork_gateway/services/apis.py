@@ -210,6 +210,7 @@ class Apis:
             grouping=grouping(api),
             classes=batching.classes(api),
             coalescing=batching.coalescing(api),
+            headers=api.headers,
             fair_by=settings.fair_by,
         )
 

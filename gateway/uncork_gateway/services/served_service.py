@@ -266,7 +266,9 @@ class ServedService:
         trace = None if self._traces is None else self._traces.begin_batch(batch_id, batch)
         index = self.pool.index_of(batch.worker)
         fits = self._memory.of(batch.api, index)
-        frame, bodies = to_frame(batch, api.settings, batch_id=batch_id, trace=trace, fits=fits)
+        frame, bodies = to_frame(
+            batch, api.settings, batch_id=batch_id, trace=trace, fits=fits, has_headers=bool(api.headers)
+        )
         on_piece = None if sink is None else sink.piece
         outputs = self._apis.outputs.get(batch.api)
 

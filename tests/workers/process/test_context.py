@@ -47,7 +47,15 @@ def test_a_handler_knows_its_batch(to: str) -> None:
     executor.close()
 
     assert service.seen == [
-        Context(batch_id=name, api=to, worker_index=3, requests=2, rows=2, parameters=({}, {}))
+        Context(
+            batch_id=name,
+            api=to,
+            worker_index=3,
+            requests=2,
+            rows=2,
+            parameters=({}, {}),
+            _counts=[1, 1],
+        )
         for name in ("x-1", "x-2")
     ]
     with pytest.raises(LookupError, match=r"uncork.context\(\) works only in a handler"):
@@ -249,3 +257,82 @@ def test_a_handler_knows_the_class_of_each_row() -> None:
 def test_a_stream_has_the_parameters_of_its_request() -> None:
     assert parametric_calls(b"1", to="stream", parameters=[b'{"a":1}']) == [(None, [(1, {"a": 1})])]
     assert parametric_calls(b"1", to="stream") == [(None, [(1, {})])]
+
+
+class Reader(Service):
+    """Records the rows of each call with their requests, ids and tenants, and fails on "bad"."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[tuple[Any, int, str, str | None]]] = []
+
+    @api(input=Json(), headers=("x-tenant", "x-request-id"))
+    def predict(self, items: list[Any]) -> list[Any]:
+        now = context()
+        assert [*now.headers] == ["x-tenant", "x-request-id"]
+        ids = [now.request_ids[at] for at in now.request_of_row]
+        assert now.headers["x-request-id"] == tuple(ids)
+        self.calls.append([*zip(items, now.request_of_row, ids, now.headers["x-tenant"], strict=True)])
+        if "bad" in items:
+            raise ValueError("bad")
+        return items
+
+    @api(input=Json(), policy="none", headers=("x-tenant",))
+    def stream(self, items: list[Any]) -> Iterator[str]:
+        yield f"{context().headers} {context().request_ids}"
+
+
+HEADERS = [{"x-tenant": "a", "x-request-id": "one"}, {"x-request-id": "two"}, {"x-tenant": "c"}]
+OF_ROWS = [(1, 0, "one", "a"), (2, 0, "one", "a"), (3, 1, "two", None), (4, 2, "x-7.2", "c")]
+
+
+def calls_of(*bodies: bytes, **fields: Any) -> list[list[tuple[Any, int, str, str | None]]]:
+    service = Reader()
+    run_batch(service, "predict", *bodies, id="x-7", **fields)
+    return service.calls
+
+
+def test_a_handler_reads_the_headers_of_its_rows() -> None:
+    """Those of each row in a call, also in calls with a part of the batch, and for copies that fill it."""
+    batch: dict[str, Any] = {"rows": [2, 1, 1], "headers": HEADERS}
+    bodies = (b"1,2", b"3", b"4")
+    assert calls_of(*bodies, **batch) == [OF_ROWS]
+    assert calls_of(*bodies, **batch, costs=[1.0] * 4) == [OF_ROWS]
+    assert calls_of(*bodies, **batch, limit_rows=3) == [OF_ROWS[:3], OF_ROWS[3:]]
+    assert calls_of(*bodies, **batch, limit_rows=2) == [OF_ROWS[:2], OF_ROWS[2:]]
+    assert calls_of(*bodies, **batch, allowed_batch_sizes=(6,)) == [[*OF_ROWS, *[OF_ROWS[3]] * 2]]
+    assert calls_of(b"1,2", b"?", b"4", **batch) == [[*OF_ROWS[:2], OF_ROWS[3]]]
+    _, *parts = calls_of(b"1,2", b'"bad"', b"4", **batch)
+    known = {1: OF_ROWS[0], 2: OF_ROWS[1], "bad": ("bad", *OF_ROWS[2][1:]), 4: OF_ROWS[3]}
+    assert parts
+    assert all(row == known[row[0]] for call in parts for row in call)
+
+
+def test_without_headers_requests_have_ids_of_their_batch() -> None:
+    """Also in the warm-up, whose rows have no headers."""
+    assert calls_of(b"1", b"2") == [[(1, 0, "x-7.0", None), (2, 1, "x-7.1", None)]]
+
+
+def test_a_stream_reads_headers() -> None:
+    outlet = Outlet()
+    run_batch(Reader(), "stream", b"1", id="x-7", outlet=outlet, headers=[{"x-tenant": "a"}])
+
+    assert outlet.pieces[0][1] == b"{'x-tenant': ('a',)} ('x-7.0',)"
+
+
+class Logging(Service):
+    @api(input=Json(), headers=("x-request-id",))
+    def predict(self, items: list[Any]) -> list[Any]:
+        for at, item in enumerate(items):
+            with context().row(at):
+                log.warning("row %s", item)
+        log.warning("done")
+        return items
+
+
+def test_log_lines_say_which_request_they_are_from(caplog: pytest.LogCaptureFixture) -> None:
+    """Inside a block for a row of it."""
+    caplog.handler.addFilter(BatchOfRecord())
+    run_batch(Logging(), "predict", b"1,2", b"3", rows=[2, 1], headers=HEADERS[:2])
+
+    requests = [getattr(record, "request", None) for record in caplog.records]
+    assert requests == ["one", "one", "two", None]

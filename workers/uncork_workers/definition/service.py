@@ -26,6 +26,7 @@ from uncork_workers.wire.schema import (
     check_route,
     first_goal,
     group_sources,
+    header_names,
     not_for_streams,
     wrong_value,
 )
@@ -98,6 +99,7 @@ def api(
     errors: ErrorFormat = "problem",
     group_by: str | Sequence[str] | None = None,
     coalesce: bool = False,
+    headers: Sequence[str] = (),
     workers: int | None = None,
     prepare: Callable[..., Any] | None = None,
     finish: Callable[..., Any] | None = None,
@@ -165,6 +167,10 @@ def api(
         coalesce: whether identical requests that are queued or running at one time run once, and all get
             the result, for methods whose result follows from rows and context alone. Results are not kept.
             Not with ``idempotent=False`` or the policy ``"none"``.
+        headers: the headers, or gRPC metadata, that the method reads in ``uncork.context().headers``, such as
+            ``("x-tenant",)``. Headers with credentials are not allowed. With ``coalesce``, identical requests
+            have the same values. ``"x-request-id"`` is the id of each request, its client's own or one that
+            the gateway made.
         workers: how many of the service's workers run only this API. It uses no others, and the APIs without
             this argument share the rest. Each of them still loads the whole service.
         prepare: a method of the service, such as a tokenizer, that gets the rows; the decorated method then
@@ -219,6 +225,7 @@ def api(
             group_by=by,
             classes=None if classes is None else dict(classes),
             coalesce=coalesce,
+            headers=header_names(name, headers),
         )
         description.check()
         warn_of_units(name, settings)

@@ -3,17 +3,22 @@
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
+from itertools import chain, repeat
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from uncork_workers.wire.schema import REQUEST_ID
+
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The batch that the handler is executing.
 
     Attributes:
@@ -49,6 +54,53 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     group: Any = None
     parameters: tuple[Mapping[str, Any], ...] = ()
     classes: tuple[str, ...] | None = None
+    _names: tuple[str, ...] = ()
+    """The headers of the API."""
+    _headers: Sequence[Mapping[str, str]] = ()
+    """The values that each request has for them."""
+    _counts: Sequence[int] = ()
+    """The rows of each request."""
+    _request_of_row: tuple[int, ...] | None = None
+    """None if the call has all rows of the batch."""
+
+    @cached_property
+    def request_of_row(self) -> tuple[int, ...]:
+        """For each row of this call, the position of its request in the batch, from 0."""
+        if self._request_of_row is not None:
+            return self._request_of_row
+        return tuple(chain.from_iterable(map(repeat, range(len(self._counts)), self._counts)))
+
+    @cached_property
+    def request_ids(self) -> tuple[str, ...]:
+        """The id of each request in the batch.
+
+        That of ``X-Request-Id`` if the API lists this header in ``headers``; else the batch's id, a dot and
+        the request's position.
+        """
+        given = self._headers or ({},) * self.requests
+        return tuple([own.get(REQUEST_ID) or f"{self.batch_id}.{at}" for at, own in enumerate(given)])
+
+    @cached_property
+    def headers(self) -> Mapping[str, tuple[str | None, ...]]:
+        """For each header in the API's ``headers``, in lower case, the value of each row of this call.
+
+        None for a row whose request does not have the header.
+        """
+        columns = {
+            name: [own.get(name) for own in self._headers] or [None] * self.requests for name in self._names
+        }
+        if REQUEST_ID in columns:
+            columns[REQUEST_ID] = [*self.request_ids]
+        return {name: tuple([values[at] for at in self.request_of_row]) for name, values in columns.items()}
+
+    @contextmanager
+    def row(self, row: int) -> Iterator[None]:
+        """Add ``request``, the id of a row's request, to the log records of a ``with`` block."""
+        token = _request.set(self.request_ids[self.request_of_row[row]])
+        try:
+            yield
+        finally:
+            _request.reset(token)
 
     @property
     def deadline_left_s(self) -> float:
@@ -61,6 +113,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 running: ContextVar[Context] = ContextVar("uncork_context")
 """The current batch, set for the duration of its execution."""
+_request: ContextVar[str] = ContextVar("uncork_request", default="")
+"""The id of the request that the handler works on, if it says so."""
 
 
 def context() -> Context:
@@ -76,21 +130,31 @@ def context() -> Context:
 
 
 def set_rows(
-    costs: Sequence[float], parameters: Sequence[Mapping[str, Any]], classes: Sequence[str] = ()
+    costs: Sequence[float],
+    parameters: Sequence[Mapping[str, Any]],
+    classes: Sequence[str] = (),
+    request_of_row: Sequence[int] | None = None,
 ) -> None:
-    """Set the costs and classes, if any, and the parameters of the rows of the next handler call."""
+    """Set the costs and classes, if any, and the parameters of the rows of the next handler call.
+
+    ``request_of_row`` has the position of each row's request; None if the call has all rows of the batch.
+    """
     running.set(
         msgspec.structs.replace(
             context(),
             costs=tuple(costs) or None,
             parameters=tuple(parameters),
             classes=tuple(classes) or None,
+            _request_of_row=None if request_of_row is None else tuple(request_of_row),
         )
     )
 
 
 class BatchOfRecord(logging.Filter):
-    """Adds ``batch`` and ``api`` of the current batch to log records, and ``batch_text`` for text formats."""
+    """Adds ``batch`` and ``api`` of the current batch to log records, and ``batch_text`` for text formats.
+
+    In a block of :meth:`Context.row`, it adds ``request`` too.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Accept every record."""
@@ -99,4 +163,6 @@ class BatchOfRecord(logging.Filter):
         if batch is not None:
             record.batch, record.api = batch.batch_id, batch.api
             record.batch_text = f" [batch {batch.batch_id}]"
+            if request := _request.get():
+                record.request = request
         return True

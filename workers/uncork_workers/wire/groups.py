@@ -54,11 +54,16 @@ def sources_of(group_by: object) -> list[Source]:
     return sources
 
 
+def is_header_name(name: str) -> bool:
+    """Return whether a text can be the name of a header."""
+    return _TOKEN.fullmatch(name) is not None
+
+
 def _source(text: object) -> Source:
     if isinstance(text, str):
         prefix, colon, name = text.partition(":")
         kind = _PREFIXES.get(prefix + colon)
-        if kind == "header" and _TOKEN.fullmatch(name):
+        if kind == "header" and is_header_name(name):
             return Source(kind, name.lower())
         if kind == "parameter" and name:
             return Source(kind, name)

@@ -206,6 +206,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
             has no ``group_by``.
         parameters: the parameters of each request, as a JSON object, empty for none; None if none has any.
         bulk: whether each request belongs to the second class; None if none does.
+        headers: by name, the headers of each request that the API's handler may read; None if it reads none.
     """
 
     batch: int
@@ -231,6 +232,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True):
     group: bytes | None = None
     parameters: list[bytes] | None = None
     bulk: list[bool] | None = None
+    headers: list[dict[str, str]] | None = None
 
 
 class TakeFile(msgspec.Struct, tag="file", frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeGuard, get_args
 
 import msgspec
 
-from uncork_workers.wire.groups import Source, group_of_row, sources_of
+from uncork_workers.wire.groups import Source, group_of_row, is_header_name, sources_of
 from uncork_workers.wire.json_faults import json_fault
 
 # Paths that the gateway serves itself, now or in a later version.
@@ -49,6 +49,9 @@ _NOT_FOR_STREAMS = {
     "classes": "requests are not batched",
 }
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+_SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie", "x-api-key")
+REQUEST_ID = "x-request-id"
+"""The header that names a request; every request has one."""
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -128,6 +131,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
             first; the second goal may be None. The current goal of the first is ``mb_max_latency``. None:
             the API has one class.
         coalesce: whether identical requests that are queued or running at one time run once.
+        headers: the headers that the handler may read, in lower case.
     """
 
     name: str
@@ -145,6 +149,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     group_by: str | tuple[str, ...] | None = None
     classes: dict[str, float | None] | None = None
     coalesce: bool = False
+    headers: tuple[str, ...] = ()
 
     @property
     def class_names(self) -> tuple[str, str] | None:
@@ -282,6 +287,31 @@ def group_sources(api: str, group_by: object) -> list[Source]:
         return sources_of(group_by)
     except ValueError as error:
         raise DefinitionError(f"API {api!r}: {error}") from None
+
+
+def header_names(api: str, headers: object) -> tuple[str, ...]:
+    """Return the ``headers`` of an API in lower case.
+
+    Raises:
+        DefinitionError: if they are not names, or handlers must not read one.
+    """
+    accepted = "a tuple of names such as ('x-tenant',)"
+    if not isinstance(headers, tuple | list):
+        hint = f"; write headers=({headers!r},)" if isinstance(headers, str) else ""
+        raise wrong_value(api, "headers", accepted, headers, hint)
+    names: list[str] = []
+    for name in headers:
+        if not isinstance(name, str) or not is_header_name(name):
+            raise wrong_value(api, "headers", accepted, headers)
+        if name.lower() in _SECRET_HEADERS:
+            raise DefinitionError(
+                f"API {api!r}: headers names {name!r}, which may hold credentials; handlers cannot read it. "
+                "Have a proxy in front check it and send what the handler needs, such as 'x-tenant'"
+            )
+        if name.lower() in names:
+            raise DefinitionError(f"API {api!r}: headers names {name!r} twice; remove one")
+        names.append(name.lower())
+    return tuple(names)
 
 
 def check_classes(api: str, classes: object) -> None:

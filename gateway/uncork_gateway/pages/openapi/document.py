@@ -18,7 +18,7 @@ from uncork_gateway.settings import ServerSettings
 from uncork_gateway.version import VERSION
 from uncork_gateway.versions import ServiceName
 from uncork_workers.wire.groups import MAX_VALUE_BYTES
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+from uncork_workers.wire.schema import REQUEST_ID, ApiDescription, ServiceDescription
 
 NO_VERSION = "unversioned"
 """The version of a service that has none; the document must name one."""
@@ -112,7 +112,7 @@ def _operation(
         "tags": [tag],
         **({"summary": summary} if summary else {}),
         **({"description": text.strip()} if text.strip() else {}),
-        "parameters": [_TIMEOUT, _REQUEST_ID, *_class_header(api), *_group_headers(api)],
+        "parameters": [_TIMEOUT, _REQUEST_ID, *_class_header(api), *_headers(api)],
         "requestBody": body_of(api, row),
         "responses": {
             "200": result_of(api, example),
@@ -131,13 +131,19 @@ def _class_header(api: ApiDescription) -> list[Schema]:
     return [{"name": CLASS_HEADER, "in": "header", "description": about, "schema": schema}]
 
 
-def _group_headers(api: ApiDescription) -> list[Schema]:
+def _headers(api: ApiDescription) -> list[Schema]:
+    """Describe the headers that requests are grouped by, and those that the handler reads."""
     about = "Requests share a batch only if they have the same value, or none."
-    schema = {"type": "string", "maxLength": MAX_VALUE_BYTES}
+    schema: Schema = {"type": "string", "maxLength": MAX_VALUE_BYTES}
+    groups = [source.name for source in api.sources if source.kind == "header"]
+    described = {
+        **{name: ("The handler reads this header.", {"type": "string"}) for name in api.headers},
+        **dict.fromkeys(groups, (about, schema)),
+    }
+    described.pop(REQUEST_ID, None)
     return [
-        {"name": source.name, "in": "header", "description": about, "schema": schema}
-        for source in api.sources
-        if source.kind == "header"
+        {"name": name, "in": "header", "description": text, "schema": limits}
+        for name, (text, limits) in described.items()
     ]
 
 

@@ -77,6 +77,7 @@ class BatchRun:
             batch.raw or (),
             [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters or ()],
             () if names is None else [names[second] for second in batch.bulk or [False] * len(bodies)],
+            range(len(bodies)),
         )
         self.calls = self._make_calls(api, handler, batch, limit)
         self._memory_failures = 0

@@ -181,6 +181,9 @@ class Executor:
             allowed_lengths=batch.allowed_lengths,
             group=None if batch.group is None else value_of(batch.group),
             parameters=(NO_PARAMETERS,) * rows,
+            _names=self._apis[batch.api].description.headers,
+            _headers=batch.headers or (),
+            _counts=batch.rows,
         )
 
 

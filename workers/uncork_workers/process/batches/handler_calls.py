@@ -110,7 +110,7 @@ class HandlerCalls:
         if len(self._cut(total, costs)) != 1:
             return None
         parameters, classes = _of_rows(requests.parameters, requests), _of_rows(requests.classes, requests)
-        size = self._begin(total, costs, parameters, classes)
+        size = self._begin(requests, range(total), costs, parameters, classes)
         return merged if size == total else with_copies(merged, size)
 
     def ended(self, seconds: float) -> None:
@@ -150,7 +150,9 @@ class HandlerCalls:
             self.returned = None  # the memory of the last call's results is free for this one
             rows = merged if len(chunks) == 1 else merged[done : done + count]
             part = slice(done, done + count)
-            size = self._begin(count, costs[part], parameters[part], classes[part])
+            size = self._begin(
+                requests, range(done, done + count), costs[part], parameters[part], classes[part]
+            )
             self.returned = self._handler(rows if size == count else with_copies(rows, size))
             chunk = self._encode(self.returned, size, count, raw=requests.raw)
             if len(chunks) > 1:
@@ -178,20 +180,25 @@ class HandlerCalls:
 
     def _begin(
         self,
-        count: int,
+        requests: BatchRequests,
+        part: range,
         costs: Sequence[float],
         parameters: Sequence[Mapping[str, Any]],
         classes: Sequence[str],
     ) -> int:
-        """Set the context of a call with ``count`` rows, unless it fits already; return its padded size."""
-        self._called = count, costs
-        rows = padded_size(count, self._batch.allowed_batch_sizes)
-        if costs or parameters or classes or rows != len(context().parameters):
+        """Set the context of a call with some rows, unless it fits already; return its padded size."""
+        self._called = len(part), costs
+        rows = padded_size(len(part), self._batch.allowed_batch_sizes)
+        of_row = None
+        if not rows == len(part) == context().rows:
+            of_row = with_copies(_of_rows(requests.positions, requests)[part.start : part.stop], rows)
+        if costs or parameters or classes or of_row is not None:
             own = with_copies(parameters, rows) if parameters else [NO_PARAMETERS] * rows
             set_rows(
                 with_copies(costs, rows) if costs else (),
                 own,
                 with_copies(classes, rows) if classes else (),
+                of_row,
             )
         return rows
 
@@ -232,7 +239,7 @@ class StreamCalls(HandlerCalls):
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         if not requests.bodies:
             return SplitResults([], [])
-        self._begin(1, (), _of_rows(requests.parameters, requests), ())
+        self._begin(requests, range(sum(requests.rows)), (), _of_rows(requests.parameters, requests), ())
         rejected = self._handler(merged)
         body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
         return SplitResults([body], [None])

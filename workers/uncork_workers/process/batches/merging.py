@@ -27,7 +27,7 @@ class BatchRequests(NamedTuple):
     """Some requests of a batch; every field has one value per request.
 
     ``costs`` (of each row of a request), ``metas``, ``raw`` (how a request gets its rows), ``parameters`` and
-    ``classes`` are empty if the batch has none.
+    ``classes`` are empty if the batch has none. ``positions`` are those of the requests in the batch.
     """
 
     bodies: Sequence[bytes]
@@ -38,6 +38,7 @@ class BatchRequests(NamedTuple):
     raw: Sequence[Wanted] = ()
     parameters: Sequence[Mapping[str, Any]] = ()
     classes: Sequence[str] = ()
+    positions: Sequence[int] = ()
 
     def pick(self, group: Sequence[int]) -> BatchRequests:
         """Return the requests at some positions."""
