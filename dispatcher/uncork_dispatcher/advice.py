@@ -305,6 +305,11 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "remove the setting, so that requests are batched",
     ),
     "little-gain": _LITTLE_GAIN,
+    "stages": (
+        "a batch of {rows:~{unit}} takes {alone_s:ms}; if its stages overlap with other batches, one ends "
+        "every {gap_s:ms} at best",
+        "compare with uncork loadtest: a worker overlaps stages only if that saves time",
+    ),
     "step": (
         "batch time jumps above {rows:row}, as with models that are compiled for certain sizes",
         "list the batch sizes that the model is built for in allowed_batch_sizes",

@@ -102,7 +102,7 @@ def from_frame(
         status="worked" if reply.worked and reply.chunks else "failed",
         # These seconds include parsing the requests and writing the results.
         chunks=[(batch.rows, reply.seconds)] if whole else reply.chunks,
-        prepare_s=reply.prepare_s if whole else None,
+        prepare_s=reply.stages_s[0] if whole and reply.overlaps and reply.stages_s is not None else None,
     )
 
 

@@ -101,3 +101,15 @@ def test_a_frame_names_the_requests_of_bulk() -> None:
     for requests, expected in (((submitted(ONE), bulk), [False, True]), ((submitted(ONE),), None)):
         batch, _ = to_frame(batch_of(*requests), ApiSettings(), batch_id="x-1")
         assert batch.bulk == expected
+
+
+@pytest.mark.parametrize(("overlaps", "prepare_s"), [(True, 0.1), (False, None)])
+def test_a_result_has_the_time_to_prepare_while_batches_overlap(
+    overlaps: bool, prepare_s: float | None
+) -> None:
+    ran = batch_of(submitted(Marshalled(b"1", rows=1), rows=1))
+    reply = Reply(1, True, 0.4, [200], [1], [(1, 0.3)], stages_s=(0.1, 0.2, 0.1), overlaps=overlaps)
+
+    result = from_frame(ran, Executed(reply, [b"x"]))
+
+    assert (result.chunks, result.prepare_s) == ([(1, 0.4)], prepare_s)

@@ -246,6 +246,7 @@ def test_a_batch_is_prepared_and_the_one_before_finished_while_the_handler_runs(
     replies = served(service, calls_of([["first"], ["second"]]))
 
     assert [bodies for _, bodies in replies] == [[b'"first"'], [b'"second"']]
+    assert all(reply.overlaps and reply.stages_s is not None for reply, _ in replies)
 
 
 @pytest.mark.usefixtures("always")

@@ -25,6 +25,7 @@ def judge_api(api: ApiFigures, plan: Plan) -> Findings:
     if api.times is not None:
         yield from _goal(api, api.times)
         yield from _gain(api, api.times)
+        yield from _stages(api, api.times)
     yield from _drain(api, plan)
 
 
@@ -149,6 +150,14 @@ def _gain(api: ApiFigures, times: Times) -> Findings:
     if api.settings.cost is None:
         for rows in times.line.steps:
             yield note("step", rows=rows)
+
+
+def _stages(api: ApiFigures, times: Times) -> Findings:
+    """Say what overlapping stages would gain for the largest measured batch."""
+    if times.stages_s is not None and api.settings.idempotent:
+        alone_s, gap_s = sum(times.stages_s), max(times.stages_s)
+        if gap_s < 0.95 * alone_s:
+            yield note("stages", rows=times.sizes[-1].rows, unit=api.unit, alone_s=alone_s, gap_s=gap_s)
 
 
 def _drain(api: ApiFigures, plan: Plan) -> Findings:

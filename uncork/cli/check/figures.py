@@ -54,6 +54,8 @@ class Times:
     memory_per_row_bytes: float | None = None
     fits: float = math.inf
     """What fits into memory, if a size ran out of it; else infinity."""
+    stages_s: tuple[float, float, float] | None = None
+    """Seconds of prepare, the handler and finish for the largest size, if the API has stages."""
 
     @property
     def smallest_ms(self) -> float:

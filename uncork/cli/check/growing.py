@@ -20,6 +20,7 @@ from uncork_workers.memory import resident_bytes
 from uncork_workers.process.warmup import Example
 from uncork_workers.wire.messages import Batch, ExceptionReport
 
+Stages = tuple[float, float, float] | None
 Run = Callable[[Batch, Sequence[bytes]], Awaitable[tuple[Executed, float]]]
 
 # The first run of a size warms up and does not count.
@@ -124,8 +125,9 @@ class Batches:
         costs = {body: replace(self.example, sample=Sample(body)).cost or 1 for body in set(bodies)}
         return [costs[body] for body in bodies]
 
-    async def times(self, rows: int) -> tuple[SizeTime, float]:
-        """Run batches of one size; return their times in the worker, and the median overhead in milliseconds.
+    async def times(self, rows: int) -> tuple[SizeTime, float, Stages]:
+        """Run batches of one size; return their times in the worker, the median overhead in milliseconds, and
+        the stages of the last.
 
         Raises:
             Refused, Failed, TimeoutError, OutOfMemory: as :meth:`once`.
@@ -135,7 +137,11 @@ class Batches:
         inside = tuple(one for one, _ in seen)
         overhead = median(max(0.0, whole - one) for one, whole in seen)
         weight = int(rows * (self.example.cost or 1))
-        return SizeTime(rows=max(1, weight), median_ms=median(inside), times_ms=inside), overhead
+        return (
+            SizeTime(rows=max(1, weight), median_ms=median(inside), times_ms=inside),
+            overhead,
+            runs[-1][0].reply.stages_s,
+        )
 
 
 def _check_answered(executed: Executed) -> None:
@@ -177,13 +183,13 @@ async def grow(
     sizes: list[SizeTime] = []
     peaks: list[tuple[int, int]] = []
     overheads_ms: list[float] = []
-    failure = None
+    failure, stages_s = None, None
     fits = math.inf
     for rows in batches.sizes:
         began = time.perf_counter()
         reset_peak(pid)
         try:
-            size, overhead_ms = await batches.times(rows)
+            size, overhead_ms, stages_s = await batches.times(rows)
         except (Refused, Failed, TimeoutError) as error:
             if not sizes:
                 raise
@@ -205,6 +211,7 @@ async def grow(
         row_bytes=len(batches.example.sample.body),
         memory_per_row_bytes=growth_per_row(peaks),
         fits=fits,
+        stages_s=stages_s,
     )
     return times, failure
 

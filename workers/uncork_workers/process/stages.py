@@ -177,8 +177,8 @@ class OverlappingStages:
         self._replied_at = now
         self._due.remove(turn.due)
         self._replied += 1
-        prepare_s = turn.run.prepare_s if turn.run is not None and self._overlaps_now(turn) else None
-        self._gateway.reply(replace(reply, seconds=seconds, prepare_s=prepare_s), bodies)
+        overlaps = turn.run is not None and self._overlaps_now(turn)
+        self._gateway.reply(replace(reply, seconds=seconds, overlaps=overlaps), bodies)
 
     def _observe(self, turn: _Turn, reply: Reply, seconds: float) -> None:
         """Learn what overlap does to the time that a batch takes."""

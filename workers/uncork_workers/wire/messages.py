@@ -274,7 +274,8 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
         limit: the size that calls of the API may have on this worker, in rows or cost, because larger ones
             ran out of memory; None: none has.
         memory_failures: how many calls of this batch ran out of memory.
-        prepare_s: seconds of the first stage, which the next batch should not wait for, if stages overlap.
+        stages_s: seconds of prepare, the handler and finish, if the API has stages.
+        overlaps: whether the next batch may be prepared while this one runs.
     """
 
     batch: int
@@ -291,7 +292,8 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     in_file: bool = False
     limit: _Cost | None = None
     memory_failures: Annotated[int, msgspec.Meta(ge=0)] = 0
-    prepare_s: _Seconds | None = None
+    stages_s: tuple[_Seconds, _Seconds, _Seconds] | None = None
+    overlaps: bool = False
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

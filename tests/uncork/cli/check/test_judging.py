@@ -136,6 +136,10 @@ CASES: dict[str, tuple[dict[str, Any], str, str, dict[str, Any]]] = {
         {"seen": times(0.1, 1, largest=128), "mb_max_batch_size": 100},
         "note", "little-gain", {"rows": 128, "gain": 1.099},
     ),
+    "stages that could overlap": (
+        {"seen": times(stages_s=(0.02, 0.03, 0.001))},
+        "note", "stages", {"rows": 1024, "alone_s": 0.051, "gap_s": 0.03},
+    ),
     "more workers than cores": (
         {"plan": {"workers": 5}}, "warning", "workers-above-cores", {"workers": 5, "to": 4},
     ),
@@ -215,6 +219,8 @@ def test_what_is_wrong_is_found(case: str) -> None:
         {"api": {"comparison": Comparison()}},
         {"policy": "none", "api": {"streams": True}, "seen": times(400, 1, largest=1)},
         {"cost": "bytes", "plan": {"max_queue_rows": 10}},
+        {"seen": times(stages_s=(0.001, 0.03, 0.0))},
+        {"seen": times(stages_s=(0.02, 0.03, 0.0)), "idempotent": False},
     ],
 )
 def test_what_only_looks_wrong_is_not_found(given: dict[str, Any]) -> None:

@@ -6,13 +6,15 @@ from contextvars import copy_context
 from threading import Event
 from typing import Any
 
+from msgspec.structs import replace
+
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.batch_run import BatchRun
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import Context, running
 from uncork_workers.process.stopped import Stopped
-from uncork_workers.wire.messages import Batch
+from uncork_workers.wire.messages import Batch, Reply
 
 Stage = Callable[[Any], Any]
 
@@ -31,7 +33,7 @@ class StagedRun(BatchRun):
     Attributes:
         error: the exception of the stage that failed.
         prepared: set when the first stage has ended.
-        prepare_s: how long the first stage took.
+        seconds: how long each stage took.
     """
 
     def __init__(
@@ -57,13 +59,11 @@ class StagedRun(BatchRun):
         """Whether the batch needs several calls, or none."""
         self.error: BaseException | None = None
         self.prepared = Event()
-        self.prepare_s = 0.0
+        self.seconds = [0.0, 0.0, 0.0]
 
     def prepare(self) -> None:
         """Merge the requests and run the first stage."""
-        began = time.perf_counter()
-        self._step(self._prepare)
-        self.prepare_s = time.perf_counter() - began
+        self._step(0, self._prepare)
         self.prepared.set()
 
     def call(self) -> None:
@@ -71,11 +71,16 @@ class StagedRun(BatchRun):
         if not self.prepared.is_set():
             self.prepare()
         self._began = self._portion_began = time.perf_counter()
-        self._step(self._call)
+        self._step(1, self._call)
 
     def finish(self) -> None:
         """Run the last stage and answer the requests."""
-        self._step(self._finish)
+        self._step(2, self._finish)
+
+    def reply(self) -> Reply:
+        """Return the reply that goes with ``bodies``."""
+        prepare_s, call_s, finish_s = self.seconds
+        return replace(super().reply(), stages_s=(prepare_s, call_s, finish_s))
 
     def answer_parts(self) -> None:
         """Answer the requests after a stage has failed."""
@@ -86,9 +91,10 @@ class StagedRun(BatchRun):
         with WorkerCode():
             self._context.run(self.run_parts, error)
 
-    def _step(self, stage: Callable[[], None]) -> None:
+    def _step(self, number: int, stage: Callable[[], None]) -> None:
         if self.error is not None:
             return
+        began = time.perf_counter()
         try:
             with WorkerCode():
                 self._context.run(stage)
@@ -96,6 +102,7 @@ class StagedRun(BatchRun):
             raise
         except BaseException as error:
             self.error = error
+        self.seconds[number] = time.perf_counter() - began
 
     def _prepare(self) -> None:
         self._picked, merged = self._merge(range(len(self.bodies)))
@@ -109,7 +116,7 @@ class StagedRun(BatchRun):
             self._take(self.calls.call(self._picked, work))
         else:
             self._work = self._stages[1](work)
-            self.calls.ended(self.prepare_s + time.perf_counter() - self._began)
+            self.calls.ended(self.seconds[0] + time.perf_counter() - self._began)
 
     def _finish(self) -> None:
         if not self._needs_calls:
