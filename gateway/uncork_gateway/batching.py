@@ -18,6 +18,7 @@ from uncork_gateway.requests.coalescing import Coalescing
 from uncork_gateway.requests.shadow import ShadowTally
 from uncork_gateway.telemetry.access_log import batch_observers
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
+from uncork_gateway.telemetry.handler_metrics import HandlerMetrics
 from uncork_gateway.telemetry.live_state import LiveState
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recorder import Recorder
@@ -68,6 +69,7 @@ class Batching:
     Attributes:
         ready: set once a batch can run.
         shadow: counts the copied requests by outcome.
+        handler_metrics: what the handlers of a service record.
         collectors: collect the metrics, without a label for the service.
     """
 
@@ -94,6 +96,7 @@ class Batching:
         self.metrics = Metrics()
         self._coalescing: dict[str, Coalescing] = {}
         self.shadow = ShadowTally()
+        self.handler_metrics = HandlerMetrics()
         self._recorder = Recorder(
             self.metrics,
             sample=lambda api: self.dispatcher.sample(api),
@@ -127,6 +130,7 @@ class Batching:
             self.metrics,
             _gauges(self.dispatcher, served, self.metrics.classes, has_goal=has_goal),
             self.shadow,
+            *([] if is_proxy else [self.handler_metrics]),
         ]
 
     def classes(self, api: ApiDescription) -> Classes | None:
@@ -151,6 +155,7 @@ class Batching:
         if not self.dispatcher.remove_api(name):
             return False
         self.metrics.forget(name)
+        self.handler_metrics.forget(name)
         self._coalescing.pop(name, None)
         self._recorder.forget(name)
         return True

@@ -277,6 +277,8 @@ class ServedService:
             ended(ran)
             if reply.limit != fits or reply.memory_failures:
                 self._memory.learn(batch.worker, index, batch.api, reply.limit, reply.memory_failures)
+            if reply.counts or reply.observed or reply.dropped_metrics:
+                self.batching.handler_metrics.add(batch.api, reply)
             if reply.exceptions:
                 self._failures.note(batch.api, reply.exceptions)
             if outputs is not None:

@@ -69,5 +69,8 @@ class Exposition(Collector):
                     whole = merged.setdefault(
                         metric.name, Metric(metric.name, metric.documentation, metric.type)
                     )
-                    whole.samples += [one._replace(labels={**label, **one.labels}) for one in metric.samples]
+                    if whole.type == metric.type:  # services may use a name of a handler's metric differently
+                        whole.samples += [
+                            one._replace(labels={**label, **one.labels}) for one in metric.samples
+                        ]
         yield from merged.values()

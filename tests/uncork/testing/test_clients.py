@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.server import eventually
 from tests.loops import HANG_S
-from uncork import DefinitionError, Service, api
+from uncork import DefinitionError, Service, api, context
 from uncork.adapters import Json, NdArray
 from uncork.testing import Client, async_client, client
 
@@ -506,3 +506,22 @@ async def test_an_asynchronous_client_streams() -> None:
         # There is one worker: who is answered comes after the end of the one before.
         assert (await c.post("/tell", json=[])).content == b""
         assert Telling.closed == before + 2
+
+
+class Counting(Service):
+    @api(input=Json(), headers=("x-tenant", "x-request-id"))
+    def predict(self, items: list[Any]) -> list[Any]:
+        context().count("rows", len(items), kind="whole")
+        context().observe("sizes", len(items))
+        return [f"{tenant} {name}" for tenant, name in zip(*context().headers.values(), strict=True)]
+
+
+def test_what_handlers_read_and_record() -> None:
+    with client(Counting) as c:
+        reply = c.post("/predict", json=[1, 2], headers={"X-Tenant": "me", "X-Request-Id": "one"})
+        lines = c.get("/metrics").text.splitlines()
+
+    assert (reply.json(), reply.headers["x-request-id"]) == ("me one", "one")
+    labels = 'api="predict",kind="whole",service="counting"'
+    assert f"app_rows_total{{{labels}}} 1.0" in lines
+    assert 'app_sizes_bucket{api="predict",le="1.0",service="counting"} 1.0' in lines

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.wire.schema import REQUEST_ID
 
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
@@ -62,6 +63,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The rows of each request."""
     _request_of_row: tuple[int, ...] | None = None
     """None if the call has all rows of the batch."""
+    recorded: RecordedMetrics = msgspec.field(default_factory=RecordedMetrics)
+    """What :meth:`count` and :meth:`observe` have recorded."""
 
     @cached_property
     def request_of_row(self) -> tuple[int, ...]:
@@ -92,6 +95,24 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if REQUEST_ID in columns:
             columns[REQUEST_ID] = [*self.request_ids]
         return {name: tuple([values[at] for at in self.request_of_row]) for name, values in columns.items()}
+
+    def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
+        """Add an amount to a counter of this API, ``app_<name>_total`` at ``/metrics``.
+
+        What a call that raises has recorded does not count; nor does the warm-up.
+
+        Raises:
+            ValueError: if the name, the amount or a label is not accepted.
+        """
+        self.recorded.count(name, amount, labels)
+
+    def observe(self, name: str, value: float, /) -> None:
+        """Add a value to a histogram of this API, ``app_<name>`` at ``/metrics``; see :meth:`count`.
+
+        Raises:
+            ValueError: if the name or the value is not accepted.
+        """
+        self.recorded.observe(name, value)
 
     @contextmanager
     def row(self, row: int) -> Iterator[None]:

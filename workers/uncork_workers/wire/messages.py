@@ -12,6 +12,15 @@ UNKNOWN_STEP = "..."
 _Status = Annotated[int, msgspec.Meta(ge=200, le=599)]
 # The bounds also exclude infinity and NaN.
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+METRIC_NAME = r"^[a-z][a-z0-9_]*(?<!_total)(?<!_count)(?<!_sum)(?<!_bucket)(?<!_created)$"
+LABEL_NAME = r"^[a-z][a-z0-9_]*$"
+LONGEST_NAME, LONGEST_LABEL = 64, 128
+"""Of metrics that handlers record: characters of a name, and of a label's value."""
+_MetricName = Annotated[str, msgspec.Meta(pattern=METRIC_NAME, max_length=LONGEST_NAME)]
+_LabelName = Annotated[str, msgspec.Meta(pattern=LABEL_NAME, max_length=LONGEST_NAME)]
+_LabelValue = Annotated[str, msgspec.Meta(max_length=LONGEST_LABEL)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+_Observed = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 _Cost = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
 
 Stage = Literal["load", "setup", "warmup"]
@@ -276,6 +285,9 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
         memory_failures: how many calls of this batch ran out of memory.
         stages_s: seconds of prepare, the handler and finish, if the API has stages.
         overlaps: whether the next batch may be prepared while this one runs.
+        counts: (name, labels, amount) of what the handler has counted, in calls that succeeded.
+        observed: by name, the values that it has observed in them.
+        dropped_metrics: how many values it has recorded beyond the limits.
     """
 
     batch: int
@@ -294,6 +306,9 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     memory_failures: Annotated[int, msgspec.Meta(ge=0)] = 0
     stages_s: tuple[_Seconds, _Seconds, _Seconds] | None = None
     overlaps: bool = False
+    counts: list[tuple[_MetricName, dict[_LabelName, _LabelValue], _Amount]] = []
+    observed: dict[_MetricName, list[_Observed]] = {}
+    dropped_metrics: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

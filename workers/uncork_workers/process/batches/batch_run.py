@@ -217,6 +217,7 @@ class BatchRun:
 
     def reply(self) -> Reply:
         """Return the reply that goes with ``bodies``."""
+        metrics = self.calls.metrics
         statuses, content_types, headers = [OK] * len(self.bodies), None, None
         if self._complete:
             responses = [self._complete.get(at, _ROWS) for at in range(len(self.bodies))]
@@ -239,6 +240,9 @@ class BatchRun:
             reasons=self._reasons,
             limit=None if self.calls.limit.most == math.inf else self.calls.limit.most,
             memory_failures=self._memory_failures,
+            counts=[(name, dict(labels), total) for (name, labels), total in metrics.counts.items()],
+            observed=metrics.observed,
+            dropped_metrics=metrics.dropped,
         )
 
     def _answer(self, at: int, body: bytes | CompleteResponse, form: RowsForm = None) -> None:

@@ -94,7 +94,9 @@ class Executor:
             run: BatchRun = StreamRun(definition, stream, batch, bodies, limit)
         else:
             run = BatchRun(definition, handler, batch, bodies, limit)
-        token = running.set(self._context(batch))
+        context = self._context(batch)
+        run.calls.metrics = context.recorded
+        token = running.set(context)
         try:
             for portion in run.portions():
                 failure: BaseException | None = None
@@ -116,6 +118,7 @@ class Executor:
         definition = self._apis[batch.api]
         if not (definition.has_stages and batch.idempotent):
             return None
+        context = self._context(batch)
         run = StagedRun(
             definition,
             self._handlers[batch.api],
@@ -123,8 +126,9 @@ class Executor:
             bodies,
             self._limit(batch),
             stages=self._stages[batch.api],
-            context=self._context(batch),
+            context=context,
         )
+        run.calls.metrics = context.recorded
         return run if len(run.portions()) == 1 else None
 
     def _limit(self, batch: Batch) -> SizeLimit:
@@ -145,7 +149,9 @@ class Executor:
         """
         limit = self.limits[batch.api]
         run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies, limit)
-        token = running.set(self._context(batch))
+        context = self._context(batch)
+        run.calls.metrics = context.recorded
+        token = running.set(context)
         try:
             for portion in run.portions():
                 run.run(portion)

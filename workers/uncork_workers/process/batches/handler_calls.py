@@ -28,6 +28,7 @@ from uncork_workers.process.batches.exception_reports import name_handler
 from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.context import NO_PARAMETERS, context, set_rows
+from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.wire.messages import Batch, RowsForm, Wanted
 
 Result = tuple[bytes | CompleteResponse, RowsForm]
@@ -61,6 +62,8 @@ class HandlerCalls:
         self._handler = handler
         self._batch = batch
         self.sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
+        self.metrics = RecordedMetrics()
+        """What the handler has recorded in calls whose results are used."""
         self._merging = _NONE
         self._called: tuple[int, Sequence[float]] | None = None
         """The rows of the last call, and their costs; None while requests are merged."""
@@ -96,9 +99,11 @@ class HandlerCalls:
             BaseException: what the handler raises.
             TimeoutError: if a call would begin after ``ends``.
         """
+        before = self.metrics.copy()
         try:
             return self._call(requests, merged)
         except BaseException as error:
+            self.metrics.restore(before)
             name_handler(error, self._methods)
             raise
 

@@ -88,6 +88,7 @@ class StagedRun(BatchRun):
         assert error is not None
         if not self._needs_calls:
             self.calls.chunks.clear()  # the call has not worked if its last stage has not
+            self.calls.metrics.restore(None)
         with WorkerCode():
             self._context.run(self.run_parts, error)
 

@@ -1,0 +1,149 @@
+"""Metrics that handlers record with their context."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.workers.run_batch import Outlet, batch_of, run_batch
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.context import context
+from uncork_workers.process.recorded_metrics import RecordedMetrics
+from uncork_workers.wire.messages import Reply
+
+
+class Counting(Service):
+    """Counts and observes its rows, and then fails on "bad"."""
+
+    @api(input=Json())
+    def predict(self, items: list[Any]) -> list[Any]:
+        self.record(items)
+        return items
+
+    @api(input=Json())
+    async def slow(self, items: list[Any]) -> list[Any]:
+        self.record(items)
+        return items
+
+    @api(input=Json(), policy="none")
+    def stream(self, items: list[Any]) -> Iterator[Any]:
+        self.record(items)
+        yield items[0]
+
+    def record(self, items: list[Any]) -> None:
+        context().count("calls")
+        for item in items:
+            context().count("rows", 2, kind=type(item).__name__)
+            context().observe("sizes", len(str(item)))
+        if "bad" in items:
+            raise ValueError("bad")
+
+
+def counted(reply: Reply) -> dict[Any, float]:
+    return {(name, *labels.items()): amount for name, labels, amount in reply.counts}
+
+
+@pytest.mark.parametrize("to", ["predict", "slow", "stream"])
+def test_a_reply_has_what_its_batch_recorded(to: str) -> None:
+    with closing(Executor(Counting(), Outlet())) as executor:
+        for _ in range(2):
+            reply, _ = executor.run(batch_of(to, b"1,22", rows=[2]), [b"1,22"])
+            assert counted(reply) == {("calls",): 1, ("rows", ("kind", "int")): 4}
+            assert (reply.observed, reply.dropped_metrics) == ({"sizes": [1, 2]}, 0)
+
+
+def test_calls_of_one_batch_add_up() -> None:
+    reply, _ = run_batch(Counting(), "predict", b"1,2,3", b"4", rows=[3, 1], limit_rows=2)
+
+    assert counted(reply) == {("calls",): 2, ("rows", ("kind", "int")): 8}
+
+
+def test_calls_that_fail_record_nothing() -> None:
+    """Parts of a failed batch that succeed count once, whatever was tried before."""
+    reply, _ = run_batch(Counting(), "predict", b"1", b"2", b'"bad"', b"4", b"5")
+
+    assert reply.statuses == [200, 200, 500, 200, 200]
+    assert counted(reply)["rows", ("kind", "int")] == 8
+    assert ("rows", ("kind", "str")) not in counted(reply)
+    assert sorted(reply.observed["sizes"]) == [1] * 4
+    alone, _ = run_batch(Counting(), "predict", b'"bad"')
+    assert (alone.counts, alone.observed) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "labels", "says"),
+    [
+        ("Tokens", 1, {}, "got 'Tokens'$"),
+        ("tokens_total", 1, {}, "not end in _total"),
+        ("x" * 65, 1, {}, "at most 64"),
+        (7, 1, {}, "got 7$"),
+        ("tokens", -1, {}, "'tokens' takes a number from 0 to .*, got -1$"),
+        ("tokens", float("nan"), {}, "got nan$"),
+        ("tokens", True, {}, "got True$"),
+        ("tokens", "1", {}, "got '1'$"),
+        ("tokens", 1, {"api": "x"}, "has the label 'api'; use .* not api, service, le$"),
+        ("tokens", 1, {"Kind": "x"}, "has the label 'Kind'"),
+        ("tokens", 1, {"kind": 7}, "takes a str of at most 128 characters for 'kind', got 7$"),
+        ("tokens", 1, {"kind": "x" * 129}, "at most 128 characters"),
+        ("tokens", 1, dict.fromkeys("abcdef", "x"), "at most 5 labels, got 6$"),
+        ("seen", 1, {}, "is observed; count another name$"),
+    ],
+)
+def test_what_cannot_be_counted_raises(name: Any, amount: Any, labels: Any, says: str) -> None:
+    metrics = RecordedMetrics()
+    metrics.observe("seen", 1)
+    with pytest.raises(ValueError, match=f"^the (name of a )?metric .*{says}"):
+        metrics.count(name, amount, labels)
+    assert not metrics.counts
+
+
+@pytest.mark.parametrize(("name", "value"), [("x y", 1), ("x", float("inf")), ("x", -1e16), ("tokens", 1)])
+def test_what_cannot_be_observed_raises(name: Any, value: Any) -> None:
+    metrics = RecordedMetrics()
+    metrics.count("tokens", 1, {})
+    with pytest.raises(ValueError, match=r"^the (name of a )?metric "):
+        metrics.observe(name, value)
+    assert not metrics.observed
+
+
+def test_a_batch_records_a_bounded_number() -> None:
+    metrics = RecordedMetrics()
+    for number in range(2000):
+        metrics.count("tokens", 1, {"user": str(number)})
+        metrics.observe("sizes", -number)
+
+    assert (len(metrics.counts), len(metrics.observed["sizes"])) == (100, 1000)
+    assert metrics.dropped == 1900 + 1000
+
+
+class Staged(Service):
+    """Counts in its handler and observes in its last stage, which fails on "bad"."""
+
+    def label(self, results: list[Any]) -> list[Any]:
+        context().observe("labels", len(results))
+        if "bad" in results:
+            raise ValueError("bad")
+        return results
+
+    @api(input=Json(), finish=label)
+    def predict(self, items: list[Any]) -> list[Any]:
+        context().count("rows", len(items))
+        return items
+
+
+@pytest.mark.parametrize(("bodies", "rows"), [((b"1", b"2"), 2), ((b"1", b'"bad"'), 1)])
+def test_stages_record_for_their_batch(bodies: Sequence[bytes], rows: int) -> None:
+    """If the last one fails, what the others have recorded counts no more."""
+    with closing(Executor(Staged())) as executor:
+        run = executor.in_stages(batch_of("predict", *bodies), bodies)
+        assert run is not None
+        for stage in (run.prepare, run.call, run.finish):
+            stage()
+        if run.error is not None:
+            run.answer_parts()
+        reply = run.reply()
+
+    assert (counted(reply), sum(reply.observed["labels"])) == ({("rows",): rows}, rows)

@@ -1,0 +1,109 @@
+"""The metrics that a handler records in one batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from uncork_workers.wire.messages import LABEL_NAME, LONGEST_LABEL, LONGEST_NAME, METRIC_NAME
+
+MOST_LABELS = 5
+_MOST_SERIES = 100
+_MOST_VALUES = 1000
+_LARGEST = 1e15
+_METRIC_NAME, _LABEL_NAME = re.compile(METRIC_NAME), re.compile(LABEL_NAME)
+_TAKEN = ("api", "service", "le")
+
+Series = tuple[str, tuple[tuple[str, str], ...]]
+"""The name of a count, and its labels."""
+
+
+@dataclass(slots=True)
+class RecordedMetrics:
+    """Counts and observed values, in bounded numbers.
+
+    Attributes:
+        counts: the total of each count.
+        observed: the values by name.
+        dropped: the number of values beyond the bounds.
+    """
+
+    counts: dict[Series, float] = field(default_factory=dict)
+    observed: dict[str, list[float]] = field(default_factory=dict)
+    dropped: int = 0
+    _values: int = 0
+
+    def count(self, name: str, amount: float, labels: Mapping[str, str]) -> None:
+        """Add an amount to a count.
+
+        Raises:
+            ValueError: if the name, the amount or a label is not accepted.
+        """
+        _check(name, amount, least=0)
+        if len(labels) > MOST_LABELS:
+            _wrong(name, f"may have at most {MOST_LABELS} labels, got {len(labels)}")
+        for label, value in labels.items():
+            if not _LABEL_NAME.fullmatch(label) or len(label) > LONGEST_NAME or label in _TAKEN:
+                _wrong(
+                    name,
+                    f"has the label {label!r}; use lower-case letters, digits and _, and not "
+                    f"{', '.join(_TAKEN)}",
+                )
+            if not isinstance(value, str) or len(value) > LONGEST_LABEL:
+                _wrong(
+                    name, f"takes a str of at most {LONGEST_LABEL} characters for {label!r}, got {value!r}"
+                )
+        if name in self.observed:
+            _wrong(name, "is observed; count another name")
+        key = name, tuple(labels.items())
+        if key in self.counts or len(self.counts) < _MOST_SERIES:
+            self.counts[key] = self.counts.get(key, 0.0) + amount
+        else:
+            self.dropped += 1
+
+    def observe(self, name: str, value: float) -> None:
+        """Add a value to a histogram.
+
+        Raises:
+            ValueError: if the name or the value is not accepted.
+        """
+        _check(name, value, least=-_LARGEST)
+        if any(counted == name for counted, _ in self.counts):
+            _wrong(name, "is counted; observe another name")
+        if self._values < _MOST_VALUES:
+            self._values += 1
+            self.observed.setdefault(name, []).append(value)
+        else:
+            self.dropped += 1
+
+    def copy(self) -> RecordedMetrics | None:
+        """Return the present state for :meth:`restore`; None if nothing is recorded."""
+        if not (self.counts or self.observed or self.dropped):
+            return None
+        copy = RecordedMetrics()
+        copy.restore(self)
+        return copy
+
+    def restore(self, state: RecordedMetrics | None) -> None:
+        """Forget what was recorded after :meth:`copy` returned ``state``."""
+        state = state or RecordedMetrics()
+        self.counts = dict(state.counts)
+        self.observed = {name: [*values] for name, values in state.observed.items()}
+        self.dropped, self._values = state.dropped, state._values
+
+
+def _check(name: object, value: object, *, least: float) -> None:
+    if not isinstance(name, str) or not _METRIC_NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        raise ValueError(
+            f"the name of a metric must be at most {LONGEST_NAME} lower-case letters, digits and _, begin "
+            f"with a letter, and not end in _total, _count, _sum, _bucket or _created, got {name!r}"
+        )
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not least <= value <= _LARGEST:  # type: ignore[operator]
+        _wrong(name, f"takes a number from {least:g} to {_LARGEST:g}, got {value!r}")
+
+
+def _wrong(name: str, fault: str) -> NoReturn:
+    raise ValueError(f"the metric {name!r} {fault}")
