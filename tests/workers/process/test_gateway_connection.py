@@ -336,3 +336,20 @@ def test_a_thread_that_sends_leaves_for_the_signal_that_found_it_sending() -> No
         link.send(Pong())
 
         assert Gateway(ours).messages(2) == [Pong(), Leaving()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared files need Linux")
+def test_the_reply_to_a_batch_goes_to_its_half_though_another_batch_has_been_read() -> None:
+    ours, theirs = socket.socketpair()
+    file, size = SharedFile.create(), 180_000
+    with ours, contextlib.closing(GatewayConnection(theirs)) as link:
+        send_with_file(ours.fileno(), encode_frame(TakeFile()), file)
+        Gateway(ours).send(BATCH, BATCH)
+        batches = link.batches()
+        assert [next(batches), next(batches)] == [(BATCH, [b"x"])] * 2
+        for letter in (b"a", b"b"):
+            link.reply(Reply(1, True, 0.1, [200], [size], []), [letter * size])
+
+        assert [frame.message.in_file for frame in Gateway(ours).frames(2)] == [True, True]  # type: ignore[union-attr]
+        assert [file.read([size], half) for half in (0, 1)] == [[b"a" * size], [b"b" * size]]
+    file.close()
