@@ -9,9 +9,9 @@ from uncork_dispatcher.requests.batch import Batch
 ShedReason = Literal[
     "deadline", "client_deadline", "queue_full", "too_many_groups", "displaced", "no_worker", "draining"
 ]
-BatchStatus = Literal["worked", "failed", "lost", "timed_out"]
+BatchStatus = Literal["worked", "failed", "cancelled", "lost", "timed_out"]
 """How a batch ended: it ``worked`` (only such batches update the estimate), ``failed`` because the handler
-raised, was ``lost`` with its worker, or ``timed_out``."""
+raised, was ``cancelled`` because callers left while it ran, ``lost`` with its worker, or ``timed_out``."""
 
 SHORTEST_RETRY_S = 1.0
 """The shortest ``Retry-After`` in seconds, and the default while nothing is known."""

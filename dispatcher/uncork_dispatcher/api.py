@@ -20,6 +20,7 @@ from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import Backlog, RequestQueues
+from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, ClassStats, Holding
 from uncork_dispatcher.workers.share import Share
@@ -35,6 +36,7 @@ _NEW_CLIENTS = 0.05
 _IRREGULAR = 0.5
 # The padding in a batch may cost this share of the fixed part of another batch.
 _SPARE = 0.5
+_CANCELLED = RequestState.CANCELLED
 
 
 class Api:
@@ -274,7 +276,8 @@ class Api:
     def batch_ended(self, batch: Batch[Any], status: BatchStatus, now: float, seconds: float) -> None:
         """Expect the clients of a batch back, and let the policy observe the batch if it worked."""
         entries = batch.entries
-        clients = [(entry.source, entry.rows) for entry in entries if not entry.bulk]
+        stayed = [entry for entry in entries if entry.state is not _CANCELLED]
+        clients = [(entry.source, entry.rows) for entry in stayed if not entry.bulk]
         self.traffic.answered((batch.group, batch.key), clients, now=now)
         if status == "worked":
             queued_s = batch.started - min([entry.arrival for entry in entries])

@@ -56,6 +56,8 @@ class AsyncDispatcher(Generic[P, R]):
         self._now = self._timer.now
         self._loop = asyncio.get_running_loop()
         self._turn_due = False
+        self._departed: dict[Batch[Any], list[Any]] = {}
+        """By batch, the running requests that have left in this turn."""
         self._is_sending = False
         """True while the runner gets the batches of a poll."""
         self._turned: asyncio.Event | None = None
@@ -170,8 +172,14 @@ class AsyncDispatcher(Generic[P, R]):
     def cancel(self, request: Submission[P, R]) -> None:
         """Remove a request whose waiter has left; ignore a request whose waiter was notified."""
         if request.leave() is not None:
-            self._core.cancel(request, now=self._now())
+            self._withdraw(request)
             self._changed()
+
+    def _withdraw(self, request: Submission[P, R]) -> None:
+        """Remove a request from the core; if it runs, notify the runner in the next turn."""
+        batch = self._core.cancel(request, now=self._now())
+        if batch is not None:
+            self._departed.setdefault(batch, []).append(request)
 
     async def call(self, api: str, payload: P, **options: Any) -> RequestResult[R]:
         """Execute ``payload`` in a batch and return its result; ``options`` as for :class:`Submission`.
@@ -206,10 +214,10 @@ class AsyncDispatcher(Generic[P, R]):
     def give_up(self) -> None:
         """Shed every unanswered request, at the end of a drain.
 
-        Queued requests never start. Batches that run keep their workers until they end.
+        Queued requests never start. Batches that run are cancelled, and keep their workers until they end.
         """
         for request in list(self._core.unanswered):
-            self._core.cancel(request, now=self._now())
+            self._withdraw(request)
             fail([request], RequestShed("draining"))
         self._changed()
 
@@ -247,11 +255,20 @@ class AsyncDispatcher(Generic[P, R]):
     def _turn(self) -> None:
         self._bursts.submit_waiting()
         self._turn_due = False
+        if self._departed:
+            self._cancel_running()
         while actions := self._core.poll(now := self._now()):
             self._send(actions, now)
             self._report(actions, now)
         self._timer.set(self._core.next_wakeup(), now)
         self._conclude()
+
+    def _cancel_running(self) -> None:
+        """Notify the runner of the running requests that have left since the last turn."""
+        departed, self._departed = self._departed, {}
+        for batch, requests in departed.items():
+            if self._core.runs(batch.number):
+                notify("the runner", self._runner.cancel, batch, requests)
 
     def _conclude(self) -> None:
         """Notify the observers of started batches, and wake the coroutines that wait for a change."""

@@ -183,10 +183,13 @@ class Dispatcher:
         """
         return self._admissions[api].bulk_parts(rows=rows, size_bytes=size_bytes, now=now)
 
-    def cancel(self, request: Any, *, now: float) -> None:
-        """Remove a request whose caller has left; ignore a request that is unknown or has ended."""
+    def cancel(self, request: Any, *, now: float) -> Batch[Any] | None:
+        """Remove a request whose caller has left; ignore a request that is unknown or has ended.
+
+        Return the batch that a worker runs, now or next, with the request; None if it does not run.
+        """
         self._advance(now)
-        self._queues.cancel(request)
+        return self._slots.batch(self._queues.cancel(request))
 
     def worker_expected(
         self, place: Hashable, *, now: float, delay_s: float = 0.0, failures: int = 0
@@ -366,7 +369,7 @@ class Dispatcher:
 
     def runs(self, batch: int) -> bool:
         """Return True while the batch with this number runs, or is ahead on its worker."""
-        return self._slots.runs(batch)
+        return self._slots.batch(batch) is not None
 
     @property
     def unanswered(self) -> Collection[Any]:

@@ -182,6 +182,9 @@ class Runner(Protocol[P, R]):
     def abandon(self, batch: int, worker: int) -> None:
         """Stop a batch that ran past its timeout. Its result is ignored, and its worker counts as lost."""
 
+    def cancel(self, batch: Batch[Submission[P, R]], requests: Collection[Submission[P, R]]) -> None:
+        """Note that nobody waits for these requests of a batch any more; the batch must still end."""
+
 
 class Bursts(Protocol):
     """Submits requests and takes results several at a time, for the asyncio shell."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Generic, TypeVar
 
 from uncork_dispatcher.errors import DispatchError
@@ -24,22 +24,31 @@ def is_being_cancelled() -> bool:
 
 
 class TaskRunner(Generic[P, R]):
-    """A runner that awaits ``execute(batch)``, and cancels it when its batch is abandoned."""
+    """A runner that awaits ``execute(batch)``, and cancels it when its batch is abandoned or nobody waits."""
 
     def __init__(self, execute: Callable[[Batch[Submission[P, R]]], Awaitable[BatchResult[R]]]) -> None:
         self._execute = execute
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._unwanted: set[int] = set()
+        """The batches that were cancelled because nobody waits for them."""
 
     def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
         number = batch.number
         task = asyncio.get_running_loop().create_task(self._run(batch, ended))
         self._tasks[number] = task
-        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        task.add_done_callback(lambda _: self._done(number, ended))
 
     def abandon(self, batch: int, worker: int) -> None:
         """Cancel the task of a batch, if it still runs; ignore its result."""
         task = self._tasks.get(batch)
         if task is not None:
+            task.cancel()
+
+    def cancel(self, batch: Batch[Submission[P, R]], requests: Collection[Submission[P, R]]) -> None:
+        """Cancel the task of a batch for which nobody waits any more."""
+        task = self._tasks.get(batch.number)
+        if task is not None and all(request.waiter is None for request in batch.requests):
+            self._unwanted.add(batch.number)
             task.cancel()
 
     async def close(self) -> None:
@@ -64,6 +73,14 @@ class TaskRunner(Generic[P, R]):
             ended(DispatchError(f"the batch function raised {error!r}"))
             raise
         try:
-            ended(outcome)
+            if batch.number not in self._unwanted:
+                ended(outcome)
         finally:
             del outcome  # else the traceback of an exception refers to it, and keeps the batch
+
+    def _done(self, number: int, ended: OnBatchEnd[R]) -> None:
+        """Forget a task. A cancelled task may have ended before its first step, so its batch ends here."""
+        self._tasks.pop(number, None)
+        if number in self._unwanted:
+            self._unwanted.discard(number)
+            ended(DispatchError("nobody waits for the batch any more"))

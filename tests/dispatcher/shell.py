@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -78,6 +78,9 @@ class Losing(Generic[P, R]):
 
     def abandon(self, batch: int, worker: int) -> None:
         self._runner.abandon(batch, worker)
+
+    def cancel(self, batch: Batch[Any], requests: Collection[Any]) -> None:
+        self._runner.cancel(batch, requests)
 
 
 def shell_of(runner: Runner[P, R], **options: Any) -> AsyncDispatcher[P, R]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,6 +117,15 @@ class World:
     def abandon(self, batch: int, worker: int) -> None:
         assert self.given[batch].worker == worker
         self.running.pop(batch, None)
+        self.react()
+
+    def cancel(self, batch: Batch[Any], requests: Collection[Submission[str, str]]) -> None:
+        """Nobody waits for some requests of a batch that runs."""
+        assert self.given[batch.number] is batch
+        assert batch.number in self.open
+        assert not self._is_starting
+        assert requests
+        assert all(request in batch.requests and request.waiter is None for request in requests)
         self.react()
 
     # The observer

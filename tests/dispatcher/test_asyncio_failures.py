@@ -6,7 +6,7 @@ import asyncio
 import gc
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -151,6 +151,9 @@ async def test_a_runner_may_use_one_list_for_all_batches() -> None:
             ended(BatchResult(results))
 
         def abandon(self, batch: int, worker: int) -> None:
+            raise AssertionError
+
+        def cancel(self, batch: Batch[Any], requests: Collection[Any]) -> None:
             raise AssertionError
 
     shell: AsyncDispatcher[str, str] = shell_of(Reusing())

@@ -81,6 +81,7 @@ class FakeWorker:
         forms: Sequence[RowsForm] = (None,),
         limit: float | None = None,
         memory_failures: int = 0,
+        cancelled: bool = False,
     ) -> None:
         """Reply to a batch: by default every request succeeded, in one call."""
         reply = Reply(
@@ -93,6 +94,7 @@ class FakeWorker:
             forms=tuple(forms),
             limit=limit,
             memory_failures=memory_failures,
+            cancelled=cancelled,
         )
         self.send(reply, bodies)
 

@@ -1,8 +1,10 @@
 """Batches as the gateway sends them, run by an Executor."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Sequence, Set
 from contextlib import closing
 from typing import Any
+from weakref import finalize
 
 from uncork_workers.definition.service import Service
 from uncork_workers.process.batches.execution import Executor
@@ -10,9 +12,17 @@ from uncork_workers.wire.messages import AnswerHead, Batch, Reply
 
 
 class Outlet:
-    """Takes the pieces of streamed responses; after ``enough`` pieces nobody waits for more."""
+    """Takes the pieces of streamed responses; after ``enough`` pieces nobody waits for more.
 
-    def __init__(self, *, enough: int = 99) -> None:
+    Attributes:
+        gone: the requests whose clients have left.
+    """
+
+    def __init__(self, *, enough: int = 99, gone: Collection[int] = ()) -> None:
+        self.gone = set(gone)
+        self._arrivals, self._sent = os.pipe()
+        for end in (self._arrivals, self._sent):
+            finalize(self, os.close, end)
         self.pieces: list[tuple[AnswerHead | None, bytes]] = []
         self._enough = enough
 
@@ -20,9 +30,20 @@ class Outlet:
         assert batch == 1
         self.pieces.append((head, data))
 
-    def is_cancelled(self, batch: int) -> bool:
+    def look(self) -> bool:
+        return len(self.pieces) < self._enough
+
+    def left(self, batch: int) -> Set[int]:
         assert batch == 1
-        return len(self.pieces) >= self._enough
+        return self.gone
+
+    def fileno(self) -> int:
+        return self._arrivals
+
+    def leave(self, *requests: int) -> None:
+        """Let the clients of some requests leave."""
+        self.gone.update(requests)
+        os.write(self._sent, b"x")
 
 
 def batch_of(

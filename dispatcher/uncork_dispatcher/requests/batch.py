@@ -70,6 +70,8 @@ class Batch(Generic[Q]):
         self.group = group
         self.requests: tuple[Q, ...] = tuple([entry.request for entry in entries])
         self.entries = entries
+        for entry in entries:
+            entry.batch = number
         self.rows = rows
         self.padded = padded
         self.count = int(count)

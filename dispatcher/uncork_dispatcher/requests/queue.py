@@ -39,12 +39,13 @@ class Entry:
         source: the client, for the forecast of returns; None if unknown.
         flow: the flow that shares a fair queue with others.
         bulk: True if it belongs to the second class of its API.
+        batch: the number of the batch with which it ran last; 0 before.
         state: where the request is, or how it ended.
     """
 
     __slots__ = (
         *("number", "request", "arrival", "rows", "size_bytes", "deadline", "expires_at", "queue"),
-        *("count", "longest", "length", "padded", "source", "flow", "bulk", "state"),
+        *("count", "longest", "length", "padded", "source", "flow", "bulk", "batch", "state"),
     )
 
     def __init__(
@@ -74,6 +75,7 @@ class Entry:
         self.source = source
         self.flow = flow
         self.bulk = bulk
+        self.batch = 0
         self.state = _QUEUED
 
     @property

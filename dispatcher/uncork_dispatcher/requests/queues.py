@@ -187,14 +187,19 @@ class RequestQueues:
         self.end(lost, RequestState.LOST)
         return lost
 
-    def cancel(self, request: Any) -> None:
-        """Remove a request, queued or running; ignore a request that is unknown or has ended."""
+    def cancel(self, request: Any) -> int:
+        """Remove a request, queued or running; ignore a request that is unknown or has ended.
+
+        Return the number of the batch with which it runs; 0 if it does not run.
+        """
         entry = self._entries.pop(request, None)
         if entry is None:
-            return
-        if entry.state in (RequestState.QUEUED, RequestState.REQUEUED, RequestState.QUARANTINED):
+            return 0
+        is_queued = entry.state in (RequestState.QUEUED, RequestState.REQUEUED, RequestState.QUARANTINED)
+        if is_queued:
             self._unqueue(entry)
         entry.state = RequestState.CANCELLED
+        return 0 if is_queued else entry.batch
 
     def shed(self, entry: Entry) -> None:
         """Remove a queued request, which ends as SHED."""

@@ -239,9 +239,9 @@ class Slots:
         batches.append(ahead)
         share.add(ahead)
 
-    def runs(self, batch: int) -> bool:
-        """Return True if the batch with this number is at a worker."""
-        return batch in self._running
+    def batch(self, number: int) -> Batch[Any] | None:
+        """Return the batch with this number if it is at a worker, else None."""
+        return self._running.get(number)
 
     def retries(self, api: str) -> bool:
         """Return True if a quarantined request of an API is being retried."""

@@ -169,10 +169,10 @@ class WorkerConnection(asyncio.Protocol):
         else:
             self._transport.writelines(frame)
 
-    def cancel(self) -> None:
-        """Cancel the batch that the worker runs now."""
-        assert self._transport is not None
-        self._transport.write(encode_frame(Cancel(batch=self._runs[0].batch.batch)))
+    def cancel(self, batch: int, requests: Sequence[int]) -> None:
+        """Cancel requests, by position, of a batch that the worker runs now or next; ignore other batches."""
+        if self._transport is not None and any(run.batch.batch == batch for run in self._runs):
+            self._transport.write(encode_frame(Cancel(batch, tuple(requests))))
 
     def ping_idle(self) -> None:
         """Ping the worker if it is idle; drop it if it has not responded to the previous ping.

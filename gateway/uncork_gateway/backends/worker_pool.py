@@ -162,7 +162,7 @@ class WorkerPool:
 
     def abandon(self, batch: int) -> int | None:
         """Drop the worker that runs a batch; return the worker's index, or None if no worker runs it."""
-        worker = self._running(batch)
+        worker = next((one for one in self._workers if one.runs(batch)), None)
         if worker is None:
             return None
         self.drop(worker)
@@ -187,14 +187,11 @@ class WorkerPool:
         """
         self._by_key[worker].execute(batch, bodies, done, on_piece)
 
-    def cancel(self, batch: int) -> None:
-        """Cancel a batch that streams its response, if it still runs."""
-        worker = self._running(batch)
-        if worker is not None:
-            worker.cancel()
-
-    def _running(self, batch: int) -> WorkerConnection | None:
-        return next((one for one in self._workers if one.runs(batch)), None)
+    def cancel(self, worker: int, batch: int, requests: Sequence[int]) -> None:
+        """Tell a worker that nobody waits for these requests of a batch, by position, if it has the batch."""
+        connection = self._by_key.get(worker)
+        if connection is not None:
+            connection.cancel(batch, requests)
 
     def standbys(self, launches: Collection[int]) -> list[ServiceDescription]:
         """Return the services of standby processes.

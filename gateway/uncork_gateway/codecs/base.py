@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class Sink(Protocol):
     """Receives a streamed response. Its methods must not raise."""
 
-    def started(self, batch: int, cancel: Callable[[], None]) -> None:
-        """Note that a worker has started the request, as batch number ``batch``; ``cancel`` stops it."""
+    def started(self, batch: int) -> None:
+        """Note that a worker has started the request, as batch number ``batch``."""
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
         """Receive the next bytes of the response; ``head`` is None except with the first bytes."""

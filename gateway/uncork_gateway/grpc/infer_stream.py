@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable
 from heapq import heappop, heappush
 from http import HTTPStatus
 
@@ -183,7 +182,6 @@ class DecoupledRequest(StreamedRequest):
     """
 
     waiting_bytes = 0
-    _cancel: Callable[[], None] | None = None
     _is_final_wanted = False
     _is_lines = False
     """True if each piece is a line of JSON."""
@@ -192,9 +190,8 @@ class DecoupledRequest(StreamedRequest):
         self._is_final_wanted = asked.request.parameters[WANTS_FINAL].bool_param
         return replace(super()._read(asked), sink=self)
 
-    def started(self, batch: int, cancel: Callable[[], None]) -> None:
-        """Note that a worker has begun the batch; ``cancel`` stops it."""
-        self._cancel = cancel
+    def started(self, batch: int) -> None:
+        """Do nothing: the pieces do not name their batch."""
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
         """Send a piece of the response."""
@@ -218,11 +215,6 @@ class DecoupledRequest(StreamedRequest):
     def _refuse(self, failure: GatewayError) -> None:
         self._call.stream.send(stream_messages.of_error(str(failure), request_id=self._id))
         self._end(b"", failure)
-
-    def _withdraw(self) -> None:
-        super()._withdraw()
-        if self._cancel is not None:
-            self._cancel()
 
     def _send(self, data: bytes | None) -> None:
         assert self._route is not None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from uncork_dispatcher import Batch, BatchResult, Submission, payloads_of
+from uncork_dispatcher import Batch, BatchResult, BatchStatus, Submission, payloads_of
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -96,10 +96,13 @@ def from_frame(
         asked = batch.requests[at].payload
         reason = "".join([piece if isinstance(piece, str) else asked.path_to(piece) for piece in pieces])
         results[at] = replace(results[at], body=reason.encode())
+    status: BatchStatus = "worked" if reply.worked and reply.chunks else "failed"
+    if reply.cancelled and not reply.exceptions:
+        status = "cancelled"
     whole = len(reply.chunks) == 1 and reply.chunks[0][0] == batch.rows
     return BatchResult(
         results,
-        status="worked" if reply.worked and reply.chunks else "failed",
+        status=status,
         # These seconds include parsing the requests and writing the results.
         chunks=[(batch.rows, reply.seconds)] if whole else reply.chunks,
         prepare_s=reply.stages_s[0] if whole and reply.overlaps and reply.stages_s is not None else None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -37,7 +36,6 @@ class StreamRequest(ApiRequest):
     """The status of the reply, once it has begun."""
     _batch = 0
     _queued_s = 0.0
-    _cancel: Callable[[], None] | None = None
 
     def __init__(self, route: ApiRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(route, connection, head, keep_alive=keep_alive)
@@ -46,9 +44,9 @@ class StreamRequest(ApiRequest):
         if not self._is_chunked:
             self.keep_alive = False
 
-    def started(self, batch: int, cancel: Callable[[], None]) -> None:
-        """Note that a worker has begun the batch; ``cancel`` stops it."""
-        self._batch, self._cancel = batch, cancel
+    def started(self, batch: int) -> None:
+        """Note that a worker has begun the batch."""
+        self._batch = batch
         self._queued_s = time.perf_counter() - self._submitted_at
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
@@ -98,11 +96,6 @@ class StreamRequest(ApiRequest):
     def _dispatch(self, body: bytes) -> None:
         self._submitted_at = time.perf_counter()
         self._submit(replace(self._route.dialect.read(body, self._head.headers), sink=self))
-
-    def _withdraw(self) -> None:
-        super()._withdraw()
-        if self._cancel is not None:
-            self._cancel()
 
     @property
     def _id(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from functools import partial
 from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge
@@ -286,7 +285,20 @@ class ServedService:
 
         self.pool.execute(batch.worker, frame, bodies, done, on_piece=on_piece)
         if sink is not None:
-            sink.started(batch.number, partial(self.pool.cancel, batch.number))
+            sink.started(batch.number)
+
+    def cancel(
+        self,
+        batch: Batch[Submission[Marshalled, HandlerResult]],
+        requests: Collection[Submission[Marshalled, HandlerResult]],
+    ) -> None:
+        """Tell the worker which requests of its batch nobody waits for any more."""
+        gone = set(requests)
+        self.pool.cancel(
+            batch.worker,
+            batch.number,
+            [at for at, request in enumerate(batch.requests) if request in gone],
+        )
 
     def abandon(self, batch: int, worker: int) -> None:
         """Drop a worker that has run a batch past its timeout."""

@@ -110,9 +110,9 @@ async def test_a_stream_is_that_of_the_batch_that_runs(tmp_path: Path) -> None:
             for batch in (BATCH, NEXT)
         ]
         assert [await worker.next(), await worker.next()] == [BATCH, NEXT]
-        on.pool.cancel(6)
-        on.pool.cancel(5)
-        assert await worker.next() == Cancel(5)
+        on.pool.cancel(number, NEXT.batch, [0])
+        on.pool.cancel(number, BATCH.batch, [0])
+        assert [await worker.next() for _ in range(2)] == [Cancel(one.batch, (0,)) for one in (NEXT, BATCH)]
         for batch in (BATCH, NEXT):
             worker.send(Piece(batch.batch, HEAD), [b"a"])
             worker.send(Piece(batch.batch, None), [b"b"])

@@ -16,7 +16,7 @@ NONSENSE = {
     "no header": b"\x00\x00\x00\x01\x00\x00\x00\x00\xc0",
     "a batch": encode_frame(BATCH, BODIES),
     "a file": encode_frame(TakeFile()),
-    "a cancel": encode_frame(Cancel(5)),
+    "a cancel": encode_frame(Cancel(5, (0,))),
     "a piece that nobody asked for": encode_frame(Piece(5, HEAD), [b"x"]),
     "another batch's answer": encode_frame(Reply(6, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"]),
     "too few answers": encode_frame(Reply(5, True, 0.5, [200], [1], []), [b"x"]),

@@ -39,13 +39,13 @@ async def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> N
         pieces: Pieces = []
         executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
         await worker.batch()
-        on.pool.cancel(6)
-        on.pool.cancel(5)
-        assert await worker.next() == Cancel(5)
+        on.pool.cancel(number, 6, [0])
+        on.pool.cancel(number, 5, [0])
+        assert await worker.next() == Cancel(5, (0,))
         worker.send(Piece(5, HEAD), [b"late"])
         worker.answer(BATCH, [b"", b""])
         await executing
-        on.pool.cancel(5)
+        on.pool.cancel(number, 5, [0])
         assert pieces == [(HEAD, b"late")]
         for one, its_number in ((worker, number), (other, 2)):
             executing = on.execute(its_number)
@@ -65,8 +65,8 @@ async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Pat
         on.pool.take_over([2])
         assert [await on.news(), await on.news()] == [("ready", 2), ("leaves", 1)]
         worker.send(Piece(5, HEAD), [b"a"])
-        on.pool.cancel(5)
-        assert await worker.next() == Cancel(5)
+        on.pool.cancel(number, 5, [0])
+        assert await worker.next() == Cancel(5, (0,))
         worker.answer(BATCH, [b"", b""])
 
         await executing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tests.dispatcher.shell import shell_of
@@ -30,15 +30,15 @@ class Streaming:
     def __init__(self, job: Batch[Any], ended: OnBatchEnd[HandlerResult]) -> None:
         self.body = payloads_of(job)[0].body
         self.cancelled = 0
+        self.number = job.number
         self._sink = payloads_of(job)[0].sink
-        self._batch = job.number
         self._ended = ended
         self._has_begun = False
 
     def started(self) -> None:
         """Start the batch, as the gateway does when a worker has it."""
         assert self._sink is not None
-        self._sink.started(self._batch, self._cancel)
+        self._sink.started(self.number)
 
     def send(self, *pieces: bytes, head: AnswerHead = TEXT) -> None:
         assert self._sink is not None
@@ -52,9 +52,6 @@ class Streaming:
     def fail(self, error: Exception) -> None:
         """End the batch otherwise, for example by losing the worker."""
         self._ended(error)
-
-    def _cancel(self) -> None:
-        self.cancelled += 1
 
 
 class StreamStage:
@@ -100,3 +97,8 @@ class StreamStage:
 
     def abandon(self, batch: int, worker: int) -> None:
         """Ignore a cancellation."""
+
+    def cancel(self, batch: Batch[Any], requests: Collection[Any]) -> None:
+        """Count the cancellations of each request."""
+        for streaming in self.running:
+            streaming.cancelled += streaming.number == batch.number

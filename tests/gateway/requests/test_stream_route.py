@@ -153,6 +153,7 @@ async def test_a_head_that_cannot_be_sent_is_500(head: AnswerHead, told: bytes) 
     stage = StreamStage()
     connection, worker = await stage.ask()
     worker.send(b"ab", b"c", head=head)
+    await turns()
     worker.end()
     await turns()
 
@@ -231,6 +232,7 @@ async def test_a_client_that_leaves_has_its_stream_cancelled(pieces: list[bytes]
     before = connection.received
     connection.leave()
     worker.send(b"more")
+    await turns()
     worker.end()
     await turns()
 
@@ -303,6 +305,7 @@ async def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureF
     assert not connection.closed
     connection.unread = LIMIT_BYTES + 1
     worker.send(b"c", b"d")
+    await turns()
     worker.end()
     await turns()
 

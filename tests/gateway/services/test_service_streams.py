@@ -93,7 +93,7 @@ async def test_a_client_that_leaves_stops_the_worker(tmp_path: Path) -> None:
         batch, _ = await worker.batch()
         worker.send(Piece(batch.batch, HEAD), [b"a"])
         await reading
-        assert await worker.next() == Cancel(batch.batch)
+        assert await worker.next() == Cancel(batch.batch, (0,))
         worker.answer(batch, [b""], chunks=[])
 
         assert await streamed(on, worker, b"next") == b"next"

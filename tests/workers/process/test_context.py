@@ -46,18 +46,10 @@ def test_a_handler_knows_its_batch(to: str) -> None:
         assert reply.statuses == [200, 200]
     executor.close()
 
-    assert service.seen == [
-        Context(
-            batch_id=name,
-            api=to,
-            worker_index=3,
-            requests=2,
-            rows=2,
-            parameters=({}, {}),
-            _counts=[1, 1],
-        )
-        for name in ("x-1", "x-2")
-    ]
+    seen = [(one.batch_id, one.api, one.worker_index, one.requests, one.rows) for one in service.seen]
+    assert seen == [(name, to, 3, 2, 2) for name in ("x-1", "x-2")]
+    assert [one.live for one in service.seen] == [[True, True]] * 2
+    assert not any(one.cancelled for one in service.seen)
     with pytest.raises(LookupError, match=r"uncork.context\(\) works only in a handler"):
         context()
 

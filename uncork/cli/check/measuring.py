@@ -223,7 +223,9 @@ class _Runner:
         Raises:
             Died: if the worker ended.
         """
-        return await self.run(batch, bodies, lambda head, piece: self._pool.cancel(batch.batch))
+        return await self.run(
+            batch, bodies, lambda head, piece: self._pool.cancel(self._worker, batch.batch, [0])
+        )
 
 
 class _Watch:

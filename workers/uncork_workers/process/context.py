@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.wire.schema import REQUEST_ID
 
@@ -63,6 +64,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The rows of each request."""
     _request_of_row: tuple[int, ...] | None = None
     """None if the call has all rows of the batch."""
+    _departures: Departures | None = None
     recorded: RecordedMetrics = msgspec.field(default_factory=RecordedMetrics)
     """What :meth:`count` and :meth:`observe` have recorded."""
 
@@ -124,6 +126,23 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             _request.reset(token)
 
     @property
+    def cancelled(self) -> bool:
+        """True if the clients of all requests of the batch have left.
+
+        The handler may then return anything, or raise ``asyncio.CancelledError``: nobody gets its results.
+        """
+        return self._departures is not None and self._departures.all_left()
+
+    @property
+    def live(self) -> list[bool]:
+        """For each row of this call, whether its client still waits.
+
+        The handler must still return a result for each row, of any value for those without a client.
+        """
+        left = () if self._departures is None else self._departures.left()
+        return [request not in left for request in self.request_of_row]
+
+    @property
     def deadline_left_s(self) -> float:
         """Seconds until the first request is due; negative if it is late, infinite during warm-up.
 
@@ -148,6 +167,11 @@ def context() -> Context:
         return running.get()
     except LookupError:
         raise LookupError("uncork.context() works only in a handler, while it runs a batch") from None
+
+
+def departures() -> Departures | None:
+    """Return the departures from the running batch; None if nobody can leave."""
+    return context()._departures
 
 
 def set_rows(

@@ -5,7 +5,7 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 
 import msgspec
@@ -29,8 +29,9 @@ from uncork_workers.wire.messages import (
 from uncork_workers.wire.shared_file import SharedFile, receive_with_file
 
 _READ_BYTES = 256 * 1024
-# Between the pieces of a stream only a cancel of a few bytes can arrive.
-_PEEK_BYTES = 4096
+# While a batch runs, only a batch ahead and departures can arrive.
+_LOOK_BYTES = 64 * 1024
+_NOBODY: Set[int] = frozenset()
 
 
 class GatewayConnection:
@@ -56,14 +57,15 @@ class GatewayConnection:
         """Whether nothing is being sent, so that a signal handler may."""
         self._is_leaving = False
         self._has_left = False
-        self._is_local = connection.family == socket.AF_UNIX and not isinstance(connection, ssl.SSLSocket)
+        self._is_tls = isinstance(connection, ssl.SSLSocket)
+        self._is_local = connection.family == socket.AF_UNIX and not self._is_tls
         self._file: SharedFile | None = None
         self._half = self._half_of_reply = 1
         """The halves of the file for the last batch and the last reply; replies have the order of batches."""
         self._sending: threading.Lock | None = None
         """Held while a thread sends, if several do."""
-        self._cancelled: set[int] = set()
-        """The batches whose cancellation has been read, as :meth:`batches` does if it has a thread."""
+        self._left: dict[int, set[int]] = {}
+        """By batch, the positions of the requests for which nobody waits any more."""
         close_in_forks(self)
 
     def share(self) -> None:
@@ -78,12 +80,16 @@ class GatewayConnection:
         Raises:
             FrameError: if the gateway sends an unexpected message.
         """
+        has_waited = False
+        """Whether the batch in the inbox may have been there while another ran."""
         while True:
             while self._inbox:
                 message, payload = self._inbox.popleft()
                 if isinstance(message, Batch):
-                    self._half = 1 - self._half
+                    if has_waited or self._is_tls:  # TLS reads one record at a time
+                        self.look()
                     yield message, self._bodies(message, payload)
+                    has_waited = True
                 else:
                     self._handle(message)
             if self._gateway_closed:
@@ -92,7 +98,7 @@ class GatewayConnection:
             if self._is_leaving:
                 self._leave()
             data = self._read()
-            self._is_receiving = False
+            self._is_receiving = has_waited = False
             self._receive(data)
 
     def _handle(self, message: Message) -> None:
@@ -101,8 +107,6 @@ class GatewayConnection:
                 self.send(Pong())
             case Goodbye():
                 self.goodbye = message
-            case Cancel():  # of a batch that has ended, unless another thread runs it
-                self._cancelled.add(message.batch)
             case TakeFile():
                 pass
             case _:
@@ -143,6 +147,8 @@ class GatewayConnection:
                     connection.setblocking(True)
 
     def _bodies(self, batch: Batch, payload: bytes) -> list[bytes]:
+        """Return the bodies of a batch that is about to run."""
+        self._half = 1 - self._half
         if not batch.in_file:
             return split_payload(payload, batch.lengths)
         if self._file is None:
@@ -184,8 +190,9 @@ class GatewayConnection:
     def reply(self, reply: Reply, bodies: Sequence[bytes]) -> None:
         """Send the reply to a batch whose payload has been read."""
         self._half_of_reply = 1 - self._half_of_reply
-        if self._cancelled:
-            self._cancelled = {number for number in self._cancelled if number > reply.batch}
+        for number in list(self._left):  # one step: another thread may add to it
+            if number <= reply.batch:
+                del self._left[number]
         if self._file is not None and self._file.write(bodies, self._half_of_reply):
             reply, bodies = msgspec.structs.replace(reply, in_file=True), ()
         self.send(reply, bodies)
@@ -206,23 +213,37 @@ class GatewayConnection:
         except OSError:
             self._gateway_closed = True
 
-    def is_cancelled(self, batch: int) -> bool:
-        """Return whether the gateway has cancelled the batch or gone away."""
+    def look(self) -> bool:
+        """Read what has arrived, without waiting; return False if the gateway has closed its end."""
         if self._sending is not None:
-            return self._gateway_closed or batch in self._cancelled
+            return not self._gateway_closed  # the thread that iterates over batches reads
         # A TLS connection knows no MSG_DONTWAIT.
         self._connection.setblocking(False)
         try:
-            self._receive(self._connection.recv(_PEEK_BYTES))
+            while not self._gateway_closed:
+                self._receive(self._connection.recv(_LOOK_BYTES))
         except (BlockingIOError, ssl.SSLWantReadError):
             pass
         except OSError:
             self._gateway_closed = True
         finally:
             self._connection.setblocking(True)
-        return self._gateway_closed or Cancel(batch) in (frame.message for frame in self._inbox)
+        return not self._gateway_closed
+
+    def left(self, batch: int) -> Set[int]:
+        """Return the positions of the requests of a batch whose clients have left, as of the last look."""
+        return self._left.get(batch, _NOBODY)
+
+    def fileno(self) -> int:
+        """Return the descriptor of the connection; -1 if another thread reads from it."""
+        return -1 if self._sending is not None else self._connection.fileno()
 
     def _receive(self, data: bytes) -> None:
         if not data:
             self._gateway_closed = True
-        self._inbox.extend(self._decoder.feed(data))
+        for frame in self._decoder.feed(data):
+            message = frame.message
+            if isinstance(message, Cancel):
+                self._left.setdefault(message.batch, set()).update(message.requests)
+            else:
+                self._inbox.append(frame)

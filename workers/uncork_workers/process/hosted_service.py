@@ -16,13 +16,12 @@ from uncork_workers.definition.hints import AddingHints
 from uncork_workers.definition.loading import load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.process.batches.streaming import PieceSink
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.process.surroundings import surroundings
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
-from uncork_workers.wire.messages import AnswerHead, Failed, Hello, Ready, Stage, WarmUp
+from uncork_workers.wire.messages import Failed, Hello, Ready, Stage, WarmUp
 from uncork_workers.wire.overrides import Override
 
 log = logging.getLogger("uncork.worker")
@@ -43,7 +42,7 @@ class StageFailed(Exception):
         self.failed = failed
 
 
-class HostedService(PieceSink):
+class HostedService:
     """A service that this process loads once, sets up once, and then runs for one gateway at a time.
 
     Raises:
@@ -59,7 +58,6 @@ class HostedService(PieceSink):
         self._code = _digest(service_files(target))
         self._service: Service | None = None
         self._executor: Executor | None = None
-        self._gateway: GatewayConnection | None = None
         self._warmed_up: tuple[Settings, Ready] | None = None
 
     def hello(self, index: int, *, launch: int | None = None, host: str = "", version: str = "") -> Hello:
@@ -83,8 +81,8 @@ class HostedService(PieceSink):
             FrameError: if the gateway sends an unexpected message.
             OSError: if the connection breaks.
         """
-        self._gateway = gateway
         executor = self._set_up(index)
+        executor.sink = gateway
         gateway.send_ready(self._warm_up(executor, gateway, index, settings))
         if executor.staged:
             self._serve_in_stages(gateway, executor)
@@ -126,14 +124,6 @@ class HostedService(PieceSink):
         except BaseException:
             log.exception("teardown of %s failed; the worker exits anyway", type(self._service).__name__)
 
-    def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        assert self._gateway is not None
-        self._gateway.send_piece(batch, head, data)
-
-    def is_cancelled(self, batch: int) -> bool:
-        assert self._gateway is not None
-        return self._gateway.is_cancelled(batch)
-
     def _set_up(self, index: int) -> Executor:
         if self._executor is None:
             try:
@@ -149,7 +139,7 @@ class HostedService(PieceSink):
                     failed(index, "setup", f"{type(error).__name__}: {error}", error)
                 ) from error
             _freeze_objects()
-            self._service, self._executor = service, Executor(service, self)
+            self._service, self._executor = service, Executor(service)
         assert self._service is not None
         self._service.worker_index = index
         return self._executor

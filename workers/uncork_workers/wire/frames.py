@@ -13,7 +13,7 @@ they are in a file that both processes share (:mod:`uncork_workers.wire.shared_f
       Pong ----------------------->          answers a ping
              <------------------- Batch      while one runs, at most one more
       Piece, Piece, ... ---------->          of a streamed response
-             <------------------ Cancel      when the client needs no more pieces
+             <------------------ Cancel      when clients leave whose requests run, now or next
       Reply ---------------------->          ends the batch; more follow until either side closes
       Failed --------------------->          instead of Hello or Ready
       Leaving -------------------->          when the worker is to exit; the gateway closes the connection

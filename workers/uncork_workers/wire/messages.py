@@ -269,7 +269,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     """The result of a batch; the payload, or the shared file, holds the response bodies, end to end.
 
     Attributes:
-        worked: whether every handler call succeeded.
+        worked: whether every handler call succeeded, and none was cut short.
         seconds: time the worker spent on the batch.
         statuses: HTTP status of each request. The body of a status other than 200 is an error text.
         lengths: bytes in each body.
@@ -288,6 +288,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
         counts: (name, labels, amount) of what the handler has counted, in calls that succeeded.
         observed: by name, the values that it has observed in them.
         dropped_metrics: how many values it has recorded beyond the limits.
+        cancelled: whether the worker did less, or may have, because clients had left.
     """
 
     batch: int
@@ -309,6 +310,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     counts: list[tuple[_MetricName, dict[_LabelName, _LabelValue], _Amount]] = []
     observed: dict[_MetricName, list[_Observed]] = {}
     dropped_metrics: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cancelled: bool = False
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
@@ -330,9 +332,13 @@ class Piece(msgspec.Struct, tag="piece", frozen=True):
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):
-    """Stop streaming a batch, which may have ended already; the worker still sends the reply."""
+    """Nobody waits for these requests of a batch, by position; the worker still sends the reply.
+
+    The batch may have ended already.
+    """
 
     batch: int
+    requests: tuple[int, ...]
 
 
 class Ping(msgspec.Struct, tag="ping", frozen=True):

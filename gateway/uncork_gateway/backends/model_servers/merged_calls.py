@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uncork_dispatcher import (
@@ -121,6 +121,9 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         super().abandon(batch, worker)
         self._traces.pop(batch, None)
         self._servers.drop(worker)
+
+    def cancel(self, batch: Calls, requests: Collection[Submission[Sent, CallResult]]) -> None:
+        """Let the call end: a server may go on with a call whose connection has closed."""
 
     async def _execute(self, batch: Calls) -> BatchResult[CallResult]:
         slot = batch.worker

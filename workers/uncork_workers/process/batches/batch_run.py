@@ -5,6 +5,7 @@ import logging
 import math
 import time
 import uuid
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -18,6 +19,7 @@ from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.bisection import Bisection
 from uncork_workers.process.batches.chunks import by_request
+from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.exception_reports import repr_of
 from uncork_workers.process.batches.failure import Failure
 from uncork_workers.process.batches.handler_calls import HandlerCalls, Result, StreamCalls
@@ -40,16 +42,19 @@ from uncork_workers.wire.messages import (
 log = logging.getLogger("uncork.worker")
 
 _INVALID = 400
+_GONE = 499
 _FAILED = 500
 _SHARE_OF_TIMEOUT = 0.9
 _MOST_IDS = 4
 _ROWS = CompleteResponse(OK, b"")
+_NOBODYS = CompleteResponse(_GONE, b"")
 
 
 class BatchRun:
     """The execution of one batch. Requests are identified by their position in the batch.
 
     ``limit`` is the size of the API's calls that fits into memory; the batch adds to what it has learned.
+    ``departures`` are the requests whose clients have left; None if nobody can.
     """
 
     _make_calls = HandlerCalls
@@ -61,7 +66,9 @@ class BatchRun:
         batch: Batch,
         bodies: Sequence[bytes],
         limit: SizeLimit,
+        departures: Departures | None = None,
     ) -> None:
+        self._departures = departures
         self._adapter = api.adapter
         self._method = api.methods[-1]
         self._batch = batch
@@ -79,7 +86,7 @@ class BatchRun:
             () if names is None else [names[second] for second in batch.bulk or [False] * len(bodies)],
             range(len(bodies)),
         )
-        self.calls = self._make_calls(api, handler, batch, limit)
+        self.calls = self._make_calls(api, handler, batch, limit, departures)
         self._memory_failures = 0
         self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
@@ -103,7 +110,8 @@ class BatchRun:
         """Answer the requests of a portion. If they cannot be merged, find those at fault and run the others.
 
         Raises:
-            BaseException: what the handler raised; :meth:`run_parts` answers the requests then.
+            BaseException: what the handler raised, or CancelledError if nobody waits for the requests;
+                :meth:`run_parts` answers them then.
         """
         requests, merged = self._merge(portion)
         self._take(self.calls.call(requests, merged))
@@ -113,6 +121,7 @@ class BatchRun:
         self._portion_began = time.perf_counter()
         self.calls.returned = None  # it may refer to the rows of the portion before
         self._valid = portion
+        self.calls.stop_if_cancelled()
         requests = self._requests if len(portion) == len(self.bodies) else self._requests.pick(portion)
         merged = self._merged(requests)
         if merged is None:
@@ -135,12 +144,25 @@ class BatchRun:
         Requests that succeed in a smaller part get results.
         """
         self._worked = False
+        if self._is_cancellation(error):
+            self._answer_all(dict.fromkeys(self._valid, (_NOBODYS, None)))
+            return
         reported = len(self._exceptions)
         failure = self._failure(error)
         self._search(failure)
         if len(self._exceptions) == reported:
             self._exceptions.append(failure.report)
         failure.release()
+
+    def _is_cancellation(self, error: BaseException) -> bool:
+        """Return whether a call ended because nobody waits for its results any more."""
+        departures = self._departures
+        return isinstance(error, CancelledError) and departures is not None and departures.cancelled
+
+    def _live(self, group: Sequence[int]) -> Sequence[int]:
+        """Return the requests whose clients still wait."""
+        left = None if self._departures is None else self._departures.left()
+        return [at for at in group if at not in left] if left else group
 
     def _failure(self, error: BaseException) -> Failure:
         """Report an exception, and free what the failed call has allocated."""
@@ -152,6 +174,9 @@ class BatchRun:
     def _search(self, failure: Failure) -> None:
         """Answer the requests of a portion that failed, those that can be in smaller parts."""
         valid = self._valid
+        if not self._live(valid):  # nobody needs to know which of them are at fault
+            self._fail(valid, failure)
+            return
         is_alone = len(valid) == 1 and (not failure.is_out_of_memory or self._requests.rows[valid[0]] == 1)
         if is_alone or not self._batch.idempotent:
             if failure.is_out_of_memory and not is_alone:
@@ -219,6 +244,7 @@ class BatchRun:
         """Return the reply that goes with ``bodies``."""
         metrics = self.calls.metrics
         statuses, content_types, headers = [OK] * len(self.bodies), None, None
+        cancelled = self._departures is not None and self._departures.noticed
         if self._complete:
             responses = [self._complete.get(at, _ROWS) for at in range(len(self.bodies))]
             statuses = [one.status for one in responses]
@@ -228,7 +254,7 @@ class BatchRun:
                 headers = [list(one.headers) for one in responses]
         return Reply(
             batch=self._batch.batch,
-            worked=self._worked,
+            worked=self._worked and not cancelled,
             seconds=time.perf_counter() - self._began,
             statuses=statuses,
             lengths=list(map(len, self.bodies)),
@@ -243,6 +269,7 @@ class BatchRun:
             counts=[(name, dict(labels), total) for (name, labels), total in metrics.counts.items()],
             observed=metrics.observed,
             dropped_metrics=metrics.dropped,
+            cancelled=cancelled,
         )
 
     def _answer(self, at: int, body: bytes | CompleteResponse, form: RowsForm = None) -> None:
@@ -252,12 +279,19 @@ class BatchRun:
             self.bodies[at], self._forms[at] = body, form
 
     def _try(self, group: Sequence[int]) -> Sequence[Result] | Failure:
+        live = self._live(group)
         try:
-            return self.calls.results(self._requests.pick(group))
+            results = self.calls.results(self._requests.pick(live)) if live else ()
+            if len(results) == len(group):
+                return results
+            answers = dict(zip(live, results, strict=True))
+            return [answers.get(at, (_NOBODYS, None)) for at in group]
         except Stopped:
             raise
         except BaseException as error:
             failed = error
+        if self._is_cancellation(failed):
+            return [(_NOBODYS, None)] * len(group)
         failure = self._failure(failed)
         if len(group) > 1:
             failure.release()

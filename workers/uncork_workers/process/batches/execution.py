@@ -13,28 +13,30 @@ from uncork_workers.definition.hints import AddingHints, add_hint, warn_if_block
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
+from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.handler_loop import HandlerLoop
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.staged_run import Stage, StagedRun
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
-from uncork_workers.process.context import NO_PARAMETERS, Context, running
+from uncork_workers.process.context import NO_PARAMETERS, Context, departures, running
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.groups import value_of
 from uncork_workers.wire.messages import Batch, Reply
 
 
 class Executor:
-    """Executes batches one at a time. A service with generators needs a ``sink`` for their pieces.
+    """Executes batches one at a time.
 
     Attributes:
+        sink: the gateway; None if nobody can leave, and no handler is a generator.
         limits: by API, the size of calls that fits into memory.
         staged: the APIs with ``prepare`` or ``finish``.
     """
 
     def __init__(self, service: Service, sink: PieceSink | None = None) -> None:
         self._service = service
-        self._sink = sink
+        self.sink = sink
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
         self.limits = {name: SizeLimit() for name in self._apis}
         self._units: dict[str, bool] = {}
@@ -78,7 +80,7 @@ class Executor:
         def call(rows: Any) -> Any:
             with WorkerCode():
                 try:
-                    return self._loop.run(handler(rows)) if is_async else handler(rows)
+                    return self._loop.run(handler(rows), departures()) if is_async else handler(rows)
                 except BaseException as error:
                     add_hint(error, self._service, rows if hints_on_rows else None)
                     raise
@@ -88,13 +90,13 @@ class Executor:
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Execute a batch. Every request gets a status and a body, whatever the handler raises."""
         definition, handler = self._apis[batch.api], self._handlers[batch.api]
-        limit = self._limit(batch)
+        limit, left = self._limit(batch), self._departures_from(batch)
         if definition.description.streams:
             stream = partial(self._stream, batch.batch, handler)
-            run: BatchRun = StreamRun(definition, stream, batch, bodies, limit)
+            run: BatchRun = StreamRun(definition, stream, batch, bodies, limit, left)
         else:
-            run = BatchRun(definition, handler, batch, bodies, limit)
-        context = self._context(batch)
+            run = BatchRun(definition, handler, batch, bodies, limit, left)
+        context = self._context(batch, left)
         run.calls.metrics = context.recorded
         token = running.set(context)
         try:
@@ -118,18 +120,23 @@ class Executor:
         definition = self._apis[batch.api]
         if not (definition.has_stages and batch.idempotent):
             return None
-        context = self._context(batch)
+        left = self._departures_from(batch)
+        context = self._context(batch, left)
         run = StagedRun(
             definition,
             self._handlers[batch.api],
             batch,
             bodies,
             self._limit(batch),
+            left,
             stages=self._stages[batch.api],
             context=context,
         )
         run.calls.metrics = context.recorded
         return run if len(run.portions()) == 1 else None
+
+    def _departures_from(self, batch: Batch) -> Departures | None:
+        return None if self.sink is None else Departures(self.sink, batch.batch, len(batch.lengths))
 
     def _limit(self, batch: Batch) -> SizeLimit:
         """Return what the calls of a batch may have: what was learned here, or by the process before."""
@@ -163,16 +170,16 @@ class Executor:
 
     def _stream(self, batch: int, handler: Callable[[Any], Any], rows: Any) -> Rejected | None:
         """Send the pieces that a generator yields; return a ``Rejected`` that it yields instead."""
-        assert self._sink is not None
-        stream, pieces = Stream(batch, self._sink), handler(rows)
+        assert self.sink is not None
+        stream, pieces = Stream(batch, self.sink), handler(rows)
         with WorkerCode(), AddingHints(self._service, rows):
             if isinstance(pieces, AsyncGenerator):
-                self._loop.run(stream.run_async(pieces))
+                self._loop.run(stream.run_async(pieces), departures())
             else:
                 stream.run(pieces)
         return stream.rejected
 
-    def _context(self, batch: Batch) -> Context:
+    def _context(self, batch: Batch, left: Departures | None = None) -> Context:
         now, rows = time.monotonic(), sum(batch.rows)
         traceparent, tracestate = batch.trace or ("", "")
         return Context(
@@ -190,6 +197,7 @@ class Executor:
             _names=self._apis[batch.api].description.headers,
             _headers=batch.headers or (),
             _counts=batch.rows,
+            _departures=left,
         )
 
 

@@ -1,5 +1,6 @@
 """Merge requests, call the handler with their rows, and split the results."""
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from uncork_workers.process.batches.chunks import (
     with_copies,
     without_copies,
 )
+from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.exception_reports import name_handler
 from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.batches.size_limit import SizeLimit
@@ -51,7 +53,12 @@ class HandlerCalls:
     """
 
     def __init__(
-        self, api: ApiDefinition, handler: Callable[[Any], Any], batch: Batch, limit: SizeLimit
+        self,
+        api: ApiDefinition,
+        handler: Callable[[Any], Any],
+        batch: Batch,
+        limit: SizeLimit,
+        departures: Departures | None = None,
     ) -> None:
         self.limit = limit
         self.ends = math.inf
@@ -61,6 +68,7 @@ class HandlerCalls:
         self._methods = api.methods
         self._handler = handler
         self._batch = batch
+        self._departures = departures
         self.sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
         self.metrics = RecordedMetrics()
         """What the handler has recorded in calls whose results are used."""
@@ -98,6 +106,7 @@ class HandlerCalls:
         Raises:
             BaseException: what the handler raises.
             TimeoutError: if a call would begin after ``ends``.
+            CancelledError: if nobody waits for the results any more.
         """
         before = self.metrics.copy()
         try:
@@ -152,6 +161,9 @@ class HandlerCalls:
                     f"{done} of {total} rows have run, in calls that fit into memory, when the batch's time "
                     "was up"
                 )
+            if done:
+                self.look()
+            self.stop_if_cancelled()
             self.returned = None  # the memory of the last call's results is free for this one
             rows = merged if len(chunks) == 1 else merged[done : done + count]
             part = slice(done, done + count)
@@ -159,6 +171,7 @@ class HandlerCalls:
                 requests, range(done, done + count), costs[part], parameters[part], classes[part]
             )
             self.returned = self._handler(rows if size == count else with_copies(rows, size))
+            self.stop_if_cancelled()
             chunk = self._encode(self.returned, size, count, raw=requests.raw)
             if len(chunks) > 1:
                 # The next call of the handler may reuse the same arrays.
@@ -170,6 +183,16 @@ class HandlerCalls:
             return SplitResults([], [])
         joined = encoded[0] if len(encoded) == 1 else join_chunks(encoded)
         return split_results(joined, requests.rows, requests.raw)
+
+    def look(self) -> None:
+        """Find out which clients have left by now."""
+        if self._departures is not None:
+            self._departures.all_left()
+
+    def stop_if_cancelled(self) -> None:
+        """Raise CancelledError if the worker knows that nobody waits for the results."""
+        if self._departures is not None and self._departures.cancelled:
+            raise asyncio.CancelledError
 
     def _cut(self, rows: int, costs: Sequence[float]) -> list[Chunk]:
         """Cut the rows of requests into those of each call."""
@@ -209,7 +232,8 @@ class HandlerCalls:
 
     def _ended(self, cost: float, seconds: float) -> None:
         """Learn from a call that worked."""
-        if self.limit.learns and self._called is not None:
+        is_whole = self._departures is None or not self._departures.noticed
+        if self.limit.learns and self._called is not None and is_whole:
             self.limit.worked(self.sizes.of(*self._called))
         self.chunks.append((cost, seconds))
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from uncork_workers.plural import plural
+from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.stopped import Stopped
 
 log = logging.getLogger("uncork.worker")
@@ -17,6 +18,10 @@ _Tasks = WeakSet[asyncio.Task[Any]]
 
 # How long the tasks of a failed call may take to end after they were cancelled.
 _MOST_SECONDS = 1.0
+# Shorter calls are not worth watching for departures.
+_UNWATCHED_S = 0.001
+# How often to look while another thread reads from the gateway.
+_LOOK_EVERY_S = 0.01
 
 _started: ContextVar[_Tasks] = ContextVar("uncork_started")
 
@@ -35,8 +40,8 @@ class HandlerLoop:
     def close(self) -> None:
         self._runner.close()
 
-    def run(self, call: Coroutine[Any, Any, R]) -> R:
-        """Run a handler to its end.
+    def run(self, call: Coroutine[Any, Any, R], departures: Departures | None = None) -> R:
+        """Run a handler to its end, and cancel it once when all clients of its batch have left.
 
         Raises:
             BaseException: what the handler raised.
@@ -48,6 +53,7 @@ class HandlerLoop:
         context, started = copy_context(), _Tasks()
         context.run(_started.set, started)
         task = loop.create_task(call, context=context)
+        watch = None if departures is None else _Watch(loop, task, departures)
         try:
             return self._run_until_done(task)
         except Stopped:
@@ -55,6 +61,9 @@ class HandlerLoop:
         except BaseException:
             self._cancel([one for one in started if not one.done()])
             raise
+        finally:
+            if watch is not None:
+                watch.end()
 
     def _run_until_done(self, task: asyncio.Task[R]) -> R:
         loop = self._runner.get_loop()
@@ -81,6 +90,40 @@ class HandlerLoop:
                 "%s of a failed handler call still run %g s after they were cancelled: %s",
                 *(plural(len(running), "task"), _MOST_SECONDS, ", ".join(map(repr, running))),
             )
+
+
+class _Watch:
+    """Cancels a task when all clients of its batch have left."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any], departures: Departures
+    ) -> None:
+        self._loop = loop
+        self._task = task
+        self._departures = departures
+        self._timer: asyncio.TimerHandle | None = loop.call_later(_UNWATCHED_S, self._begin)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        else:
+            self._loop.remove_reader(self._departures)
+
+    def _begin(self) -> None:
+        if self._departures.fileno() >= 0:
+            self._timer = None
+            self._loop.add_reader(self._departures, self._look)
+        self._look()
+
+    def _look(self) -> None:
+        is_final = self._departures.is_final()
+        if self._timer is not None:
+            if not is_final:
+                self._timer = self._loop.call_later(_LOOK_EVERY_S, self._look)
+        elif is_final:
+            self._loop.remove_reader(self._departures)
+        if self._departures.cancelled:
+            self._task.cancel()
 
 
 def _create_task(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.batch_run import BatchRun
+from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import Context, running
@@ -43,11 +44,12 @@ class StagedRun(BatchRun):
         batch: Batch,
         bodies: Sequence[bytes],
         limit: SizeLimit,
+        departures: Departures | None,
         *,
         stages: tuple[Stage, Stage, Stage],
         context: Context,
     ) -> None:
-        super().__init__(api, handler, batch, bodies, limit)
+        super().__init__(api, handler, batch, bodies, limit, departures)
         self._stages = stages
         self._context = copy_context()
         self._context.run(running.set, context)
@@ -113,6 +115,8 @@ class StagedRun(BatchRun):
 
     def _call(self) -> None:
         work, self._work = self._work, None
+        self.calls.look()
+        self.calls.stop_if_cancelled()
         if self._needs_calls:
             self._take(self.calls.call(self._picked, work))
         else:
@@ -120,6 +124,7 @@ class StagedRun(BatchRun):
             self.calls.ended(self.seconds[0] + time.perf_counter() - self._began)
 
     def _finish(self) -> None:
+        self.calls.stop_if_cancelled()
         if not self._needs_calls:
             self._take(self.calls.split(self._picked, self._stages[2](self._work)))
             self._work = None

@@ -1,6 +1,6 @@
 """Run a handler that is a generator: encode and send each piece when it is yielded."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Set
 from contextlib import aclosing, closing
 from typing import Any, Protocol
 
@@ -14,13 +14,21 @@ _NAMES = {OCTETS: "bytes", TEXT: "text", _LINES: "JSON"}
 
 
 class PieceSink(Protocol):
-    """Where the pieces of a batch's response go."""
+    """The gateway while a batch runs: takes the pieces of its response, and knows which clients have left."""
 
     def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
         """Send a piece; the first one has a head."""
 
-    def is_cancelled(self, batch: int) -> bool:
-        """Return whether the client needs no more pieces."""
+    def look(self) -> bool:
+        """Read what has arrived, without waiting; return False if nothing more can arrive."""
+        ...
+
+    def left(self, batch: int) -> Set[int]:
+        """Return the positions of the requests of a batch whose clients have left, as of the last look."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when something has arrived."""
         ...
 
 
@@ -59,7 +67,7 @@ class Stream:
             return False
         head, data = self._encoder.encode(piece)
         self._sink.send_piece(self._batch, head, data)
-        return not self._sink.is_cancelled(self._batch)
+        return self._sink.look() and not self._sink.left(self._batch)
 
 
 class PieceEncoder:

@@ -1,0 +1,146 @@
+"""The asyncio shell when callers leave while their batch runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shell_of
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
+from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, payloads_of
+from uncork_dispatcher.requests.batch import Batch
+from uncork_dispatcher.rules import ApiRules
+
+pytestmark = pytest.mark.virtual_time
+
+
+class Noting:
+    """A runner that notes the cancelled requests; batches end when the test ends them."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, tuple[Batch[Any], OnBatchEnd[str]]] = {}
+        self.left: list[tuple[int, list[str]]] = []
+        self.shell: AsyncDispatcher[str, str] = shell_of(self)
+        self.shell.set_api(ApiRules(name="a", policy="fixed:0", max_batch_rows=8))
+        self.shell.worker_ready(0)
+
+    def start(self, batch: Batch[Any], ended: OnBatchEnd[str]) -> None:
+        self.running[batch.number] = batch, ended
+
+    def abandon(self, batch: int, worker: int) -> None:
+        raise AssertionError
+
+    def cancel(self, batch: Batch[Any], requests: Collection[Any]) -> None:
+        self.left.append((batch.number, [request.payload for request in requests]))
+
+    def end(self, number: int) -> None:
+        batch, ended = self.running.pop(number)
+        ended(BatchResult(payloads_of(batch)))
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_the_runner_knows_whose_callers_have_left() -> None:
+    """Those of one turn at once; requests that are queued or answered are none of its business."""
+    on = Noting()
+    callers = calls(on.shell, "x", "y", "z")
+    await turns()
+    queued = calls(on.shell, "q")
+    await turns()
+    for leaving in ([callers[0], queued[0]], callers[1:]):
+        for caller in leaving:
+            caller.cancel()
+        await turns()
+    assert on.left == [(1, ["x"]), (1, ["y", "z"])]
+    on.end(1)
+    assert await outcomes(callers) == ["CancelledError"] * 3
+    again = calls(on.shell, "x")
+    await turns()
+    on.end(2)
+    assert await outcomes(again) == ["x"]
+    assert len(on.left) == 2
+
+
+async def test_a_batch_that_has_ended_is_not_cancelled() -> None:
+    on = Noting()
+    [leaving, staying] = calls(on.shell, "x", "y")
+    await turns()
+    leaving.cancel()
+    on.end(1)
+    await turns()
+    assert (on.left, await staying) == ([], await staying)
+
+
+async def test_requests_of_a_lost_batch_that_have_left_do_not_run_again() -> None:
+    on = Noting()
+    callers = calls(on.shell, "x", "y")
+    await turns()
+    callers[0].cancel()
+    await turns()
+    on.shell.worker_lost(0)
+    on.shell.worker_ready(1)
+    await turns()
+    assert payloads_of(on.running[2][0]) == ["y"]
+    callers[1].cancel()
+    await turns()
+    assert on.left == [(1, ["x"]), (2, ["y"])]
+
+
+async def test_a_task_for_which_nobody_waits_is_cancelled_and_its_slot_is_free() -> None:
+    workers, log = Workers(seconds=9.0), Log()
+    shell = dispatcher(workers, observer=log)
+    callers = calls(shell, "x", "y")
+    await asyncio.sleep(1.0)
+    callers[0].cancel()
+    await asyncio.sleep(1.0)
+    assert workers.cancelled == []
+    callers[1].cancel()
+    await asyncio.sleep(0.5)
+    assert workers.cancelled == [1]
+    workers.seconds = 1.0
+    assert (await shell.call("a", "z")).result == "Z"
+    assert asyncio.get_running_loop().time() == pytest.approx(3.5)
+    assert [line[2] for line in log.lines if line[0] == "ended"] == ["failed", "worked"]
+
+
+@pytest.mark.parametrize("outcome", ["a result", "an error"])
+async def test_a_task_may_end_otherwise_when_it_is_cancelled(outcome: str) -> None:
+    """Nothing is learned from it."""
+
+    async def stubborn(job: Batch[Any]) -> BatchResult[str]:
+        try:
+            await asyncio.sleep(9.0)
+        except asyncio.CancelledError:
+            if outcome == "an error":
+                raise ValueError from None
+        return BatchResult(payloads_of(job))
+
+    shell = dispatcher(stubborn)
+    [caller] = calls(shell, "x")
+    await asyncio.sleep(1.0)
+    caller.cancel()
+    await asyncio.sleep(1.0)
+    assert shell.sample("a").estimate.seconds(1) == 0.0
+    assert shell.work().running == []
+
+
+async def test_a_task_that_has_not_begun_ends_too() -> None:
+    workers = Workers(seconds=1.0)
+
+    class Impatient(Log):
+        def batch_started(self, batch: Batch[Any]) -> None:
+            if batch.number == 1:
+                caller.cancel()
+
+    shell = dispatcher(workers, observer=Impatient())
+    [caller] = calls(shell, "x")
+    assert await outcomes([caller]) == ["CancelledError"]
+    await asyncio.sleep(0.1)
+    assert shell.work().running == []
+    assert (await shell.call("a", "z")).result == "Z"
