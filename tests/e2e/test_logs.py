@@ -38,6 +38,7 @@ def test_all_processes_log_json() -> None:
         messages = [line["message"] for line in lines(server.output)]
 
     assert (asked["status"], asked["request_bytes"], asked["batch"]) == (200, 1, batch["batch"])
+    assert asked["request"] == reply.headers["x-request-id"]
     assert (batch["rows"], batch["requests"], batch["outcome"], batch["reason"]) == (1, 1, "worked", "idle")
     assert batch["actual_ms"] > 0
     assert batch["process"] == "gateway"
