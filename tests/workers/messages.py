@@ -41,6 +41,8 @@ def _scalars(kind: inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.FloatType(gt=above, ge=least, le=most):
             low = above if least is None else least
             return st.floats(low, most, exclude_min=above is not None, allow_nan=False, allow_infinity=False)
+        case inspect.StrType(pattern=str(pattern), max_length=most):
+            return st.from_regex(pattern).filter(lambda text: most is None or len(text) <= most)
         case inspect.StrType(min_length=least, max_length=most):
             return st.text(min_size=least or 0, max_size=most or 9)
         case inspect.BytesType(min_length=least, max_length=most):
