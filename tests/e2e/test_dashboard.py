@@ -182,9 +182,7 @@ def test_the_page_follows_what_happens(browser: Browser, server: Server) -> None
             drawn = page.locator(f"[data-chart={chart}]")
             expect(drawn.locator(".main-svg").first).to_be_visible()
             assert drawn.get_attribute("aria-label") == field(page, f"{chart}Text").inner_text()
-        expect(page.locator("[data-chart=failures]")).to_have_text(
-            "No errors and no refusals in the last minute"
-        )
+        expect(page.locator("[data-chart=failures]")).to_contain_text("No errors and no refusals in the last")
 
         field(page, "apis").get_by_text("recall").click()
         expect(field(page, "emptyTitle")).to_have_text("No request to recall yet")
