@@ -10,7 +10,8 @@ import pytest
 
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shell_of
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, payloads_of
+from uncork_dispatcher.callers import FutureWaiter
+from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 
@@ -69,12 +70,16 @@ async def test_the_runner_knows_whose_callers_have_left() -> None:
 
 async def test_a_batch_that_has_ended_is_not_cancelled() -> None:
     on = Noting()
-    [leaving, staying] = calls(on.shell, "x", "y")
+    futures: list[asyncio.Future[RequestResult[str]]] = [asyncio.Future(), asyncio.Future()]
+    leaving, staying = [Submission(FutureWaiter(future), "a", "x") for future in futures]
+    on.shell.submit(leaving)
+    on.shell.submit(staying)
     await turns()
-    leaving.cancel()
+    on.shell.cancel(leaving)
     on.end(1)
     await turns()
-    assert (on.left, await staying) == ([], await staying)
+    assert on.left == []
+    assert [future.done() for future in futures] == [False, True]
 
 
 async def test_requests_of_a_lost_batch_that_have_left_do_not_run_again() -> None:
