@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from uncork.cli.check.comparing import compare
 from uncork.cli.check.figures import ApiFigures, Comparison, Failure, Figures, Plan, Times
 from uncork.cli.check.growing import Batches, Died, Failed, Refused, Unknown, grow, of_profile
@@ -191,6 +193,7 @@ class _Runner:
         self._pool = pool
         self._worker = worker
         self._lost = watch.gone
+        self._last_number = 0
         self.pid = pid
         self.profile = watch.profile
         """The worker's own measurements of APIs that give an example."""
@@ -206,6 +209,9 @@ class _Runner:
             Died: if the worker ended.
         """
         ended: asyncio.Future[Executed] = asyncio.get_running_loop().create_future()
+        # Each has its own number: the worker may read that a batch is cancelled after it has ended.
+        self._last_number += 1
+        batch = msgspec.structs.replace(batch, batch=self._last_number)
         self.why_not = f"the worker was still running a batch of {batch.api}"
         began = time.perf_counter()
         self._pool.execute(self._worker, batch, bodies, ended.set_result, on_piece=on_piece)
@@ -223,9 +229,8 @@ class _Runner:
         Raises:
             Died: if the worker ended.
         """
-        return await self.run(
-            batch, bodies, lambda head, piece: self._pool.cancel(self._worker, batch.batch, [0])
-        )
+        number = self._last_number + 1
+        return await self.run(batch, bodies, lambda head, piece: self._pool.cancel(self._worker, number, [0]))
 
 
 class _Watch:
