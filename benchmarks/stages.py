@@ -4,7 +4,7 @@ All three serve the same model (`benchmarks/services/stages.py`) and get the sam
 is the ratio to one worker without stages: of answers per second in a closed loop, of the mean latency with
 Poisson arrivals.
 
-    python -m benchmarks.stages --rounds 5 --markdown stages.md
+    scripts/bench stages --rounds 5 --markdown stages.md
 """
 
 import contextlib
@@ -25,6 +25,7 @@ from uncork_loadtests.traffic.plan import Payload, Plan
 
 _SERVICE = SERVICES / "stages.py"
 _ENTRANTS = {"one worker": ("InTurn", 1), "stages": ("InStages", 1), "two workers": ("InTurn", 2)}
+_COMPARED = [*_ENTRANTS][1:]
 # Workers decide within 16 batches whether overlap pays.
 _WARMUP_S = 3.0
 _FIGURES = {"answered_per_s": "answers/s", "mean_ms": "mean latency", "p99_ms": "p99"}
@@ -110,9 +111,8 @@ def main(
                 [
                     str(setting),
                     _FIGURES[figure],
-                    *[interval_text(ratios.get(name, {}).get(figure)) for name in others],
+                    *[interval_text(ratios.get(name, {}).get(figure)) for name in _COMPARED],
                 ]
-                for others in [[*_ENTRANTS][1:]]
                 for figure in setting.figures
             ]
             notes += [
@@ -121,7 +121,7 @@ def main(
             faults += [f"{setting}: {fault}" for fault in seen.faults]
     sheet = Sheet(
         title="Ratio to one worker without stages (95 %)",
-        columns=["prepare of 64 rows, traffic", "of", *[*_ENTRANTS][1:]],
+        columns=["prepare of 64 rows, traffic", "of", *_COMPARED],
         rows=rows,
         notes=notes,
     )

@@ -276,8 +276,11 @@ class Api:
     def batch_ended(self, batch: Batch[Any], status: BatchStatus, now: float, seconds: float) -> None:
         """Expect the clients of a batch back, and let the policy observe the batch if it worked."""
         entries = batch.entries
-        stayed = [entry for entry in entries if entry.state is not _CANCELLED]
-        clients = [(entry.source, entry.rows) for entry in stayed if not entry.bulk]
+        clients = [
+            (entry.source, entry.rows)
+            for entry in entries
+            if not entry.bulk and entry.state is not _CANCELLED
+        ]
         self.traffic.answered((batch.group, batch.key), clients, now=now)
         if status == "worked":
             queued_s = batch.started - min([entry.arrival for entry in entries])
@@ -292,7 +295,7 @@ class Api:
     ) -> GoalOutOfReach | None:
         """Learn the batch time from a batch that worked; return a warning if the goal is newly out of reach.
 
-        The other arguments are those of :meth:`Dispatcher.batch_done`.
+        See :meth:`Dispatcher.batch_done` for the other arguments.
         """
         entries = batch.entries
         rows, padded, sizes = zip(*[(one.rows, one.padded, one.size_bytes) for one in entries], strict=True)

@@ -183,7 +183,7 @@ class Runner(Protocol[P, R]):
         """Stop a batch that ran past its timeout. Its result is ignored, and its worker counts as lost."""
 
     def cancel(self, batch: Batch[Submission[P, R]], requests: Collection[Submission[P, R]]) -> None:
-        """Note that nobody waits for these requests of a batch any more; the batch must still end."""
+        """Note that the callers of these requests of a batch have left; the batch must still end."""
 
 
 class Bursts(Protocol):

@@ -24,13 +24,13 @@ def is_being_cancelled() -> bool:
 
 
 class TaskRunner(Generic[P, R]):
-    """A runner that awaits ``execute(batch)``, and cancels it when its batch is abandoned or nobody waits."""
+    """A runner that awaits ``execute(batch)``; cancels it if the batch is abandoned or its callers leave."""
 
     def __init__(self, execute: Callable[[Batch[Submission[P, R]]], Awaitable[BatchResult[R]]]) -> None:
         self._execute = execute
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._unwanted: set[int] = set()
-        """The batches that were cancelled because nobody waits for them."""
+        """The batches that were cancelled because all their callers have left."""
 
     def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
         number = batch.number
@@ -45,7 +45,7 @@ class TaskRunner(Generic[P, R]):
             task.cancel()
 
     def cancel(self, batch: Batch[Submission[P, R]], requests: Collection[Submission[P, R]]) -> None:
-        """Cancel the task of a batch for which nobody waits any more."""
+        """Cancel the task of a batch if all its callers have left."""
         task = self._tasks.get(batch.number)
         if task is not None and all(request.waiter is None for request in batch.requests):
             self._unwanted.add(batch.number)
@@ -83,4 +83,4 @@ class TaskRunner(Generic[P, R]):
         self._tasks.pop(number, None)
         if number in self._unwanted:
             self._unwanted.discard(number)
-            ended(DispatchError("nobody waits for the batch any more"))
+            ended(DispatchError("all callers of the batch have left"))

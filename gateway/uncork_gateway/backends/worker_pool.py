@@ -188,7 +188,7 @@ class WorkerPool:
         self._by_key[worker].execute(batch, bodies, done, on_piece)
 
     def cancel(self, worker: int, batch: int, requests: Sequence[int]) -> None:
-        """Tell a worker that nobody waits for these requests of a batch, by position, if it has the batch."""
+        """Tell a worker that the clients of these requests, by position, have left, if it has the batch."""
         connection = self._by_key.get(worker)
         if connection is not None:
             connection.cancel(batch, requests)

@@ -292,7 +292,7 @@ class ServedService:
         batch: Batch[Submission[Marshalled, HandlerResult]],
         requests: Collection[Submission[Marshalled, HandlerResult]],
     ) -> None:
-        """Tell the worker which requests of its batch nobody waits for any more."""
+        """Tell the worker whose clients have left, for a batch that it runs now or next."""
         gone = set(requests)
         self.pool.cancel(
             batch.worker,

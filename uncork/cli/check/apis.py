@@ -6,6 +6,7 @@ from uncork.cli.check.figures import ApiFigures, Findings, Plan, Times, error, n
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.advice import WORTH
 from uncork_dispatcher.learning.line import rows_within
+from uncork_workers.process.overlap import PAYS
 
 # From this gain on, running each request alone is a mistake.
 _MUCH = 2
@@ -156,7 +157,7 @@ def _stages(api: ApiFigures, times: Times) -> Findings:
     """Say what overlapping stages would gain for the largest measured batch."""
     if times.stages_s is not None and api.settings.idempotent:
         alone_s, gap_s = sum(times.stages_s), max(times.stages_s)
-        if gap_s < 0.95 * alone_s:
+        if gap_s < PAYS * alone_s:
             yield note("stages", rows=times.sizes[-1].rows, unit=api.unit, alone_s=alone_s, gap_s=gap_s)
 
 

@@ -229,8 +229,9 @@ class _Runner:
         Raises:
             Died: if the worker ended.
         """
-        number = self._last_number + 1
-        return await self.run(batch, bodies, lambda head, piece: self._pool.cancel(self._worker, number, [0]))
+        return await self.run(
+            batch, bodies, lambda head, piece: self._pool.cancel(self._worker, self._last_number, [0])
+        )
 
 
 class _Watch:

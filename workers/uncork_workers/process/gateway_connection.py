@@ -65,7 +65,7 @@ class GatewayConnection:
         self._sending: threading.Lock | None = None
         """Held while a thread sends, if several do."""
         self._left: dict[int, set[int]] = {}
-        """By batch, the positions of the requests for which nobody waits any more."""
+        """The positions of the requests whose clients have left, by batch."""
         close_in_forks(self)
 
     def share(self) -> None:

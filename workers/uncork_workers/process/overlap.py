@@ -12,7 +12,8 @@ _TRIAL = 8
 _SETTLED = 500
 # A trial of overlap that does not pay is repeated after twice as many, up to this many: it may be expensive.
 _LONGEST = 8_000
-_PAYS = 0.95
+PAYS = 0.95
+"""Overlap pays if a batch then adds less than this share of its time without."""
 
 
 class Overlap:
@@ -46,7 +47,7 @@ class Overlap:
     def _judge(self, cost: float) -> None:
         """Compare both at the size of the last batch, after a trial."""
         with_overlap, without = (self._times[way].estimate.seconds(cost) for way in (True, False))
-        pays = with_overlap < _PAYS * without
+        pays = with_overlap < PAYS * without
         is_repeated = self._pays is False and not pays
         self._settled = min(2 * self._settled, _LONGEST) if is_repeated else _SETTLED
         self._pays = self.is_on = pays

@@ -138,7 +138,7 @@ class OverlappingStages:
         behind: StagedRun | None = None
         for batch, bodies in self._gateway.batches():
             run = self._executor.in_stages(batch, bodies)
-            due = max(time.monotonic(), *self._due, 0.0) + batch.timeout_s
+            due = max([time.monotonic(), *self._due]) + batch.timeout_s
             turn = _Turn(self._arrived, time.perf_counter(), batch, bodies, run, due)
             self._due.append(due)
             self._arrived += 1

@@ -332,7 +332,7 @@ class Piece(msgspec.Struct, tag="piece", frozen=True):
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):
-    """Nobody waits for these requests of a batch, by position; the worker still sends the reply.
+    """The clients of these requests of a batch, by position, have left; the worker still sends the reply.
 
     The batch may have ended already.
     """

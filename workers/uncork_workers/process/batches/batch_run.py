@@ -70,7 +70,7 @@ class BatchRun:
     ) -> None:
         self._departures = departures
         self._adapter = api.adapter
-        self._method = api.methods[-1]
+        self._api = api
         self._batch = batch
         forms = expand_forms(batch.forms, len(bodies))
         names = api.description.class_names
@@ -110,7 +110,7 @@ class BatchRun:
         """Answer the requests of a portion. If they cannot be merged, find those at fault and run the others.
 
         Raises:
-            BaseException: what the handler raised, or CancelledError if nobody waits for the requests;
+            BaseException: what the handler raised, or CancelledError if all clients have left;
                 :meth:`run_parts` answers them then.
         """
         requests, merged = self._merge(portion)
@@ -155,7 +155,7 @@ class BatchRun:
         failure.release()
 
     def _is_cancellation(self, error: BaseException) -> bool:
-        """Return whether a call ended because nobody waits for its results any more."""
+        """Return True if a call ended because all clients of the batch have left."""
         departures = self._departures
         return isinstance(error, CancelledError) and departures is not None and departures.cancelled
 
@@ -166,7 +166,7 @@ class BatchRun:
 
     def _failure(self, error: BaseException) -> Failure:
         """Report an exception, and free what the failed call has allocated."""
-        failure = Failure(error, self._method, size=self.calls.last[1])
+        failure = Failure(error, self._api.methods[-1], size=self.calls.last[1])
         self.calls.returned = None
         self._memory_failures += failure.is_out_of_memory
         return failure

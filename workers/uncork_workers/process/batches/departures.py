@@ -1,4 +1,4 @@
-"""The requests of a running batch for which nobody waits any more."""
+"""The requests of a running batch whose clients have left."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from uncork_workers.process.batches.staged_run import Stage, StagedRun
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import NO_PARAMETERS, Context, departures, running
+from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.groups import value_of
 from uncork_workers.wire.messages import Batch, Reply
@@ -96,9 +97,7 @@ class Executor:
             run: BatchRun = StreamRun(definition, stream, batch, bodies, limit, left)
         else:
             run = BatchRun(definition, handler, batch, bodies, limit, left)
-        context = self._context(batch, left)
-        run.calls.metrics = context.recorded
-        token = running.set(context)
+        token = running.set(self._context(batch, run.calls.metrics, left))
         try:
             for portion in run.portions():
                 failure: BaseException | None = None
@@ -121,7 +120,6 @@ class Executor:
         if not (definition.has_stages and batch.idempotent):
             return None
         left = self._departures_from(batch)
-        context = self._context(batch, left)
         run = StagedRun(
             definition,
             self._handlers[batch.api],
@@ -130,9 +128,8 @@ class Executor:
             self._limit(batch),
             left,
             stages=self._stages[batch.api],
-            context=context,
         )
-        run.calls.metrics = context.recorded
+        run.enter(self._context(batch, run.calls.metrics, left))
         return run if len(run.portions()) == 1 else None
 
     def _departures_from(self, batch: Batch) -> Departures | None:
@@ -156,9 +153,7 @@ class Executor:
         """
         limit = self.limits[batch.api]
         run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies, limit)
-        context = self._context(batch)
-        run.calls.metrics = context.recorded
-        token = running.set(context)
+        token = running.set(self._context(batch, run.calls.metrics))
         try:
             for portion in run.portions():
                 run.run(portion)
@@ -179,7 +174,7 @@ class Executor:
                 stream.run(pieces)
         return stream.rejected
 
-    def _context(self, batch: Batch, left: Departures | None = None) -> Context:
+    def _context(self, batch: Batch, recorded: RecordedMetrics, left: Departures | None = None) -> Context:
         now, rows = time.monotonic(), sum(batch.rows)
         traceparent, tracestate = batch.trace or ("", "")
         return Context(
@@ -198,6 +193,7 @@ class Executor:
             _headers=batch.headers or (),
             _counts=batch.rows,
             _departures=left,
+            recorded=recorded,
         )
 
 

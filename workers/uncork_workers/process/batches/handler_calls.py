@@ -65,7 +65,7 @@ class HandlerCalls:
         self.chunks: list[tuple[float, float]] = []
         self.returned: object = None
         self._adapter = api.adapter
-        self._methods = api.methods
+        self._api = api
         self._handler = handler
         self._batch = batch
         self._departures = departures
@@ -106,14 +106,14 @@ class HandlerCalls:
         Raises:
             BaseException: what the handler raises.
             TimeoutError: if a call would begin after ``ends``.
-            CancelledError: if nobody waits for the results any more.
+            CancelledError: if all clients of the batch have left.
         """
         before = self.metrics.copy()
         try:
             return self._call(requests, merged)
         except BaseException as error:
             self.metrics.restore(before)
-            name_handler(error, self._methods)
+            name_handler(error, self._api.methods)
             raise
 
     def begin(self, requests: BatchRequests, merged: Any) -> Any:
@@ -145,7 +145,7 @@ class HandlerCalls:
             encoded = self._encode(returned, size, count, raw=requests.raw)
             return split_results(encoded, requests.rows, requests.raw)
         except BaseException as error:
-            name_handler(error, self._methods)
+            name_handler(error, self._api.methods)
             raise
 
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
@@ -190,7 +190,7 @@ class HandlerCalls:
             self._departures.all_left()
 
     def stop_if_cancelled(self) -> None:
-        """Raise CancelledError if the worker knows that nobody waits for the results."""
+        """Raise CancelledError if the worker knows that all clients of the batch have left."""
         if self._departures is not None and self._departures.cancelled:
             raise asyncio.CancelledError
 

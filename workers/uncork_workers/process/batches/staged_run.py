@@ -29,7 +29,6 @@ class StagedRun(BatchRun):
     Args:
         stages: prepare, the handler, and finish.
         handler: all three in one call.
-        context: the batch, for the code of the service.
 
     Attributes:
         error: the exception of the stage that failed.
@@ -47,12 +46,10 @@ class StagedRun(BatchRun):
         departures: Departures | None,
         *,
         stages: tuple[Stage, Stage, Stage],
-        context: Context,
     ) -> None:
         super().__init__(api, handler, batch, bodies, limit, departures)
         self._stages = stages
         self._context = copy_context()
-        self._context.run(running.set, context)
         self._picked = self._requests
         """The valid requests."""
         self._work: Any = None
@@ -62,6 +59,10 @@ class StagedRun(BatchRun):
         self.error: BaseException | None = None
         self.prepared = Event()
         self.seconds = [0.0, 0.0, 0.0]
+
+    def enter(self, context: Context) -> None:
+        """Set what the code of the service gets as ``context()`` in all stages."""
+        self._context.run(running.set, context)
 
     def prepare(self) -> None:
         """Merge the requests and run the first stage."""
