@@ -75,13 +75,13 @@ class WorkerCode:
     Without it, a fork that returns or raises would go on as if it were the worker.
     """
 
-    __slots__ = ("_pid",)
+    __slots__ = ("_entered_in",)
 
     def __enter__(self) -> None:
-        self._pid = os.getpid()
+        self._entered_in = _worker
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if os.getpid() != self._pid:
+        if self._entered_in is not _worker:  # a fork has its own
             _end(error)
 
 
