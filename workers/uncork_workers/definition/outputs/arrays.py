@@ -14,12 +14,12 @@ def as_numpy(values: Any) -> Any:
     They may be a list of arrays or of NumPy's numbers, a masked array, or a pandas Series. Missing floats are
     NaN; other missing values have no place in an array.
     """
+    if isinstance(values, list | tuple):
+        return _stacked(values)
     if isinstance(values, np.ma.MaskedArray):
         return _filled(values)
     if isinstance(values, np.ndarray):
         return values
-    if isinstance(values, list | tuple):
-        return _stacked(values)
     if is_series(values):
         return _of_series(values)
     return values

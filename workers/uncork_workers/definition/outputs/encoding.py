@@ -114,13 +114,13 @@ def encode(
         WrongResult: if the number of results is wrong, or one cannot be written.
     """
     results = as_numpy(results)
-    form = form_of(results)
-    by_name = None
+    form = by_name = None
     if isinstance(results, np.ndarray) and results.ndim:
+        form = form_of(results)
         rows: Sequence[Any] = values_of(results)
         check_count(len(rows), expected)
     else:
-        columns = columns_of(results)
+        columns = None if isinstance(results, list) else columns_of(results)
         rows = _listed(results if columns is None else rows_of(columns), expected)
         by_name = None if columns is None else named(columns)
     values = Values(results if isinstance(results, np.ndarray) else rows, by_name) if as_tensors else None
