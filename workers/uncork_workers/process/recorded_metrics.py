@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NoReturn
+
+import msgspec
 
 from uncork_workers.wire.messages import LABEL_NAME, LONGEST_LABEL, LONGEST_NAME, METRIC_NAME
 
@@ -20,8 +21,7 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a count, and its labels."""
 
 
-@dataclass(slots=True)
-class RecordedMetrics:
+class RecordedMetrics(msgspec.Struct):
     """Counts and observed values, in bounded numbers.
 
     Attributes:
@@ -30,8 +30,8 @@ class RecordedMetrics:
         dropped: the number of values beyond the bounds.
     """
 
-    counts: dict[Series, float] = field(default_factory=dict)
-    observed: dict[str, list[float]] = field(default_factory=dict)
+    counts: dict[Series, float] = {}
+    observed: dict[str, list[float]] = {}
     dropped: int = 0
     _values: int = 0
 

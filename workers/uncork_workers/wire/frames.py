@@ -106,7 +106,7 @@ class FrameDecoder:
         Raises:
             FrameError: if the bytes are not frames; the connection is unusable then.
         """
-        while True:
+        while data:
             if self._message is None:
                 data = self._start + data
                 self._start = b""

@@ -26,6 +26,7 @@ from uncork_workers.process.batches.handler_calls import HandlerCalls, Result, S
 from uncork_workers.process.batches.merging import BatchRequests
 from uncork_workers.process.batches.parts_that_fit import PartsThatFit
 from uncork_workers.process.batches.size_limit import SizeLimit
+from uncork_workers.process.batches.streaming import PieceSink
 from uncork_workers.process.context import NO_PARAMETERS
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.cutting import Extent
@@ -54,7 +55,7 @@ class BatchRun:
     """The execution of one batch. Requests are identified by their position in the batch.
 
     ``limit`` is the size of the API's calls that fits into memory; the batch adds to what it has learned.
-    ``departures`` are the requests whose clients have left; None if nobody can.
+    ``sink`` knows which clients have left; None if nobody can.
     """
 
     _make_calls = HandlerCalls
@@ -66,14 +67,14 @@ class BatchRun:
         batch: Batch,
         bodies: Sequence[bytes],
         limit: SizeLimit,
-        departures: Departures | None = None,
+        sink: PieceSink | None = None,
     ) -> None:
-        self._departures = departures
+        self.departures = None if sink is None else Departures(sink, batch.batch, len(bodies))
         self._adapter = api.adapter
         self._api = api
         self._batch = batch
         forms = expand_forms(batch.forms, len(bodies))
-        names = api.description.class_names
+        names = list(api.description.classes or ())
         costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
         self._requests = BatchRequests(
             bodies,
@@ -82,11 +83,13 @@ class BatchRun:
             costs,
             batch.metas or (),
             batch.raw or (),
-            [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters or ()],
-            () if names is None else [names[second] for second in batch.bulk or [False] * len(bodies)],
+            [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters]
+            if batch.parameters
+            else (),
+            [names[second] for second in batch.bulk or [False] * len(bodies)] if names else (),
             range(len(bodies)),
         )
-        self.calls = self._make_calls(api, handler, batch, limit, departures)
+        self.calls = self._make_calls(api, handler, batch, limit, self.departures)
         self._memory_failures = 0
         self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
@@ -123,7 +126,16 @@ class BatchRun:
         self._valid = portion
         self.calls.stop_if_cancelled()
         requests = self._requests if len(portion) == len(self.bodies) else self._requests.pick(portion)
-        merged = self._merged(requests)
+        try:
+            merged = self.calls.merge(requests)
+        except InvalidInput:
+            merged = None
+        except Stopped:
+            raise
+        except BaseException as error:
+            if len(requests.bodies) > 1:
+                self._warn_of_search(len(requests.bodies), repr_of(error))
+            merged = None
         if merged is None:
             self._valid = self._mergeable()
             requests = self._requests.pick(self._valid)
@@ -156,12 +168,12 @@ class BatchRun:
 
     def _is_cancellation(self, error: BaseException) -> bool:
         """Return True if a call ended because all clients of the batch have left."""
-        departures = self._departures
+        departures = self.departures
         return isinstance(error, CancelledError) and departures is not None and departures.cancelled
 
     def _live(self, group: Sequence[int]) -> Sequence[int]:
         """Return the requests whose clients still wait."""
-        left = None if self._departures is None else self._departures.left()
+        left = None if self.departures is None else self.departures.left()
         return [at for at in group if at not in left] if left else group
 
     def _failure(self, error: BaseException) -> Failure:
@@ -244,7 +256,7 @@ class BatchRun:
         """Return the reply that goes with ``bodies``."""
         metrics = self.calls.metrics
         statuses, content_types, headers = [OK] * len(self.bodies), None, None
-        cancelled = self._departures is not None and self._departures.noticed
+        cancelled = self.departures is not None and self.departures.noticed
         if self._complete:
             responses = [self._complete.get(at, _ROWS) for at in range(len(self.bodies))]
             statuses = [one.status for one in responses]
@@ -266,7 +278,9 @@ class BatchRun:
             reasons=self._reasons,
             limit=None if self.calls.limit.most == math.inf else self.calls.limit.most,
             memory_failures=self._memory_failures,
-            counts=[(name, dict(labels), total) for (name, labels), total in metrics.counts.items()],
+            counts=[(name, dict(labels), total) for (name, labels), total in metrics.counts.items()]
+            if metrics.counts
+            else [],
             observed=metrics.observed,
             dropped_metrics=metrics.dropped,
             cancelled=cancelled,
@@ -296,19 +310,6 @@ class BatchRun:
         if len(group) > 1:
             failure.release()
         return failure
-
-    def _merged(self, requests: BatchRequests) -> Any:
-        """Return the rows of all requests; None if the adapter raises."""
-        try:
-            return self.calls.merge(requests)
-        except InvalidInput:
-            return None
-        except Stopped:
-            raise
-        except BaseException as error:
-            if len(requests.bodies) > 1:
-                self._warn_of_search(len(requests.bodies), repr_of(error))
-            return None
 
     def _mergeable(self) -> list[int]:
         """Return the requests that can be merged alone; answer the others, with 400 if they are invalid."""

@@ -4,20 +4,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from uncork_workers.definition.outputs.encoding import Array, Encoded
 from uncork_workers.wire.cutting import Extent, cut
-
-
-class Chunk(NamedTuple):
-    """The rows of one handler call and their total cost."""
-
-    rows: int
-    cost: float
 
 
 def by_request(costs: Sequence[float], rows: Sequence[int]) -> list[Sequence[float]]:
@@ -67,23 +60,25 @@ def cut_chunks(
     most_rows: int | None,
     fits: float = math.inf,
     sizes: CallSizes = _UNPADDED,
-) -> list[Chunk]:
+) -> list[tuple[int, float]]:
     """Cut rows into chunks of at most ``most_rows`` that cost at most ``limit`` or are a single row.
 
     ``costs`` has the cost of each row; if it is empty, each costs 1. A chunk of several rows has at most the
-    size ``fits``.
+    size ``fits``. Return the rows and the cost of each chunk.
     """
+    if not rows:
+        return []
     most_rows = rows if most_rows is None else most_rows
+    total = sum(costs) if costs else rows
+    if total <= limit and rows <= most_rows and (fits == math.inf or sizes.of(rows, costs) <= fits):
+        return [(rows, total)]
     if not costs:
         most_rows = min(most_rows, limit)
         if fits < math.inf:
             allowed = [size for size in sizes.allowed or () if size <= fits] or [*(sizes.allowed or ())[:1]]
             most_rows = min(most_rows, allowed[-1] if allowed else max(1, int(fits)))
-        counts = [min(most_rows, rows - done) for done in range(0, rows, most_rows)] if rows else []
-        return [Chunk(count, count) for count in counts]
-    total = sum(costs)
-    if total <= limit and rows <= most_rows and (fits == math.inf or sizes.of(rows, costs) <= fits):
-        return [Chunk(rows, total)]
+        counts = [min(most_rows, rows - done) for done in range(0, rows, most_rows)]
+        return [(count, count) for count in counts]
 
     def fits_in_call(call: Extent) -> bool:
         return (
@@ -91,7 +86,7 @@ def cut_chunks(
         )
 
     calls = cut([Extent(1, cost, cost) for cost in costs], fits_in_call)
-    return [Chunk(len(call), sum(costs[call.start : call.stop])) for call in calls]
+    return [(len(call), sum(costs[call.start : call.stop])) for call in calls]
 
 
 def padded_size(rows: int, allowed: Sequence[int] | None) -> int:

@@ -1,7 +1,6 @@
 """Execute the batches of one service object."""
 
 import inspect
-import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
@@ -13,14 +12,12 @@ from uncork_workers.definition.hints import AddingHints, add_hint, warn_if_block
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
-from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.handler_loop import HandlerLoop
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.staged_run import Stage, StagedRun
 from uncork_workers.process.batches.streaming import PieceSink, Stream
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import NO_PARAMETERS, Context, departures, running
-from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.groups import value_of
 from uncork_workers.wire.messages import Batch, Reply
@@ -40,8 +37,6 @@ class Executor:
         self.sink = sink
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
         self.limits = {name: SizeLimit() for name in self._apis}
-        self._units: dict[str, bool] = {}
-        """By API, whether the last batch's size was that of padded rows."""
         self._loop = HandlerLoop()
         locks = Lock(), Lock()
         self._stages = {
@@ -91,13 +86,13 @@ class Executor:
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Execute a batch. Every request gets a status and a body, whatever the handler raises."""
         definition, handler = self._apis[batch.api], self._handlers[batch.api]
-        limit, left = self._limit(batch), self._departures_from(batch)
+        limit = self._limit(batch)
         if definition.description.streams:
             stream = partial(self._stream, batch.batch, handler)
-            run: BatchRun = StreamRun(definition, stream, batch, bodies, limit, left)
+            run: BatchRun = StreamRun(definition, stream, batch, bodies, limit, self.sink)
         else:
-            run = BatchRun(definition, handler, batch, bodies, limit, left)
-        token = running.set(self._context(batch, run.calls.metrics, left))
+            run = BatchRun(definition, handler, batch, bodies, limit, self.sink)
+        token = running.set(self._context(batch, run))
         try:
             for portion in run.portions():
                 failure: BaseException | None = None
@@ -119,30 +114,23 @@ class Executor:
         definition = self._apis[batch.api]
         if not (definition.has_stages and batch.idempotent):
             return None
-        left = self._departures_from(batch)
         run = StagedRun(
             definition,
             self._handlers[batch.api],
             batch,
             bodies,
             self._limit(batch),
-            left,
+            self.sink,
             stages=self._stages[batch.api],
         )
-        run.enter(self._context(batch, run.calls.metrics, left))
+        run.enter(self._context(batch, run))
         return run if len(run.portions()) == 1 else None
-
-    def _departures_from(self, batch: Batch) -> Departures | None:
-        return None if self.sink is None else Departures(self.sink, batch.batch, len(batch.lengths))
 
     def _limit(self, batch: Batch) -> SizeLimit:
         """Return what the calls of a batch may have: what was learned here, or by the process before."""
-        limit, pads = self.limits[batch.api], self._units.get(batch.api)
-        self._units[batch.api] = batch.pads
-        if pads is None and batch.fits is not None and limit.most == math.inf:
-            limit.become(SizeLimit(batch.fits))
-        elif pads is not None and pads != batch.pads:
-            limit.become(SizeLimit())  # it was learned in another unit
+        limit = self.limits[batch.api]
+        if limit.pads is not batch.pads:
+            limit.count_in(pads=batch.pads, known=batch.fits)
         return limit
 
     def run_example(self, batch: Batch, bodies: Sequence[bytes]) -> object:
@@ -153,7 +141,7 @@ class Executor:
         """
         limit = self.limits[batch.api]
         run = BatchRun(self._apis[batch.api], self._handlers[batch.api], batch, bodies, limit)
-        token = running.set(self._context(batch, run.calls.metrics))
+        token = running.set(self._context(batch, run))
         try:
             for portion in run.portions():
                 run.run(portion)
@@ -174,8 +162,8 @@ class Executor:
                 stream.run(pieces)
         return stream.rejected
 
-    def _context(self, batch: Batch, recorded: RecordedMetrics, left: Departures | None = None) -> Context:
-        now, rows = time.monotonic(), sum(batch.rows)
+    def _context(self, batch: Batch, run: BatchRun) -> Context:
+        now, rows = time.monotonic(), run.calls.rows
         traceparent, tracestate = batch.trace or ("", "")
         return Context(
             batch_id=batch.id,
@@ -192,8 +180,8 @@ class Executor:
             _names=self._apis[batch.api].description.headers,
             _headers=batch.headers or (),
             _counts=batch.rows,
-            _departures=left,
-            recorded=recorded,
+            _departures=run.departures,
+            recorded=run.calls.metrics,
         )
 
 

@@ -3,8 +3,8 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Callable, Sequence
+from itertools import chain, islice, repeat
 from typing import Any, TypeVar
 
 from uncork_workers.definition.outputs.encoding import (
@@ -19,7 +19,6 @@ from uncork_workers.definition.outputs.split import SplitResults, join_chunks, s
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.chunks import (
     CallSizes,
-    Chunk,
     cut_chunks,
     padded_size,
     with_copies,
@@ -29,7 +28,7 @@ from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.exception_reports import name_handler
 from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.context import NO_PARAMETERS, context, set_rows
+from uncork_workers.process.context import NO_PARAMETERS, set_rows
 from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.wire.messages import Batch, RowsForm, Wanted
 
@@ -45,6 +44,7 @@ class HandlerCalls:
     """The calls of the handler for the requests of one batch.
 
     Attributes:
+        rows: the number of rows of the batch.
         limit: the size of calls that fits into memory; it learns from each call that works.
         sizes: how the size of a call is counted.
         ends: when requests begin no further call; infinity: never.
@@ -60,6 +60,7 @@ class HandlerCalls:
         limit: SizeLimit,
         departures: Departures | None = None,
     ) -> None:
+        self.rows = sum(batch.rows)
         self.limit = limit
         self.ends = math.inf
         self.chunks: list[tuple[float, float]] = []
@@ -123,8 +124,7 @@ class HandlerCalls:
         total, costs = _rows_of(requests)
         if len(self._cut(total, costs)) != 1:
             return None
-        parameters, classes = _of_rows(requests.parameters, requests), _of_rows(requests.classes, requests)
-        size = self._begin(requests, range(total), costs, parameters, classes)
+        size = self._begin(requests, 0, total, costs)
         return merged if size == total else with_copies(merged, size)
 
     def ended(self, seconds: float) -> None:
@@ -150,35 +150,29 @@ class HandlerCalls:
 
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         total, costs = _rows_of(requests)
-        chunks = self._cut(total, costs)
-        parameters, classes = _of_rows(requests.parameters, requests), _of_rows(requests.classes, requests)
         encoded: list[Encoded | Array] = []
         done = 0
-        for count, cost in chunks:
+        for count, cost in self._cut(total, costs):
             began = time.perf_counter()
-            if done and began >= self.ends:
-                raise TimeoutError(
-                    f"{done} of {total} rows have run, in calls that fit into memory, when the batch's time "
-                    "was up"
-                )
             if done:
+                if began >= self.ends:
+                    raise TimeoutError(
+                        f"{done} of {total} rows have run, in calls that fit into memory, when the batch's "
+                        "time was up"
+                    )
                 self.look()
-            self.stop_if_cancelled()
+                self.stop_if_cancelled()
             self.returned = None  # the memory of the last call's results is free for this one
-            rows = merged if len(chunks) == 1 else merged[done : done + count]
-            part = slice(done, done + count)
-            size = self._begin(
-                requests, range(done, done + count), costs[part], parameters[part], classes[part]
-            )
+            end = done + count
+            rows = merged if count == total else merged[done:end]
+            size = self._begin(requests, done, count, costs[done:end])
             self.returned = self._handler(rows if size == count else with_copies(rows, size))
             self.stop_if_cancelled()
             chunk = self._encode(self.returned, size, count, raw=requests.raw)
-            if len(chunks) > 1:
-                # The next call of the handler may reuse the same arrays.
-                chunk = chunk.copied()
-            encoded.append(chunk)
+            # The next call of the handler may reuse the same arrays.
+            encoded.append(chunk if count == total else chunk.copied())
             self._ended(cost, time.perf_counter() - began)
-            done += count
+            done = end
         if not encoded:
             return SplitResults([], [])
         joined = encoded[0] if len(encoded) == 1 else join_chunks(encoded)
@@ -194,7 +188,7 @@ class HandlerCalls:
         if self._departures is not None and self._departures.cancelled:
             raise asyncio.CancelledError
 
-    def _cut(self, rows: int, costs: Sequence[float]) -> list[Chunk]:
+    def _cut(self, rows: int, costs: Sequence[float]) -> list[tuple[int, float]]:
         """Cut the rows of requests into those of each call."""
         sizes = self._batch.allowed_batch_sizes
         return cut_chunks(
@@ -206,34 +200,33 @@ class HandlerCalls:
             sizes=self.sizes,
         )
 
-    def _begin(
-        self,
-        requests: BatchRequests,
-        part: range,
-        costs: Sequence[float],
-        parameters: Sequence[Mapping[str, Any]],
-        classes: Sequence[str],
-    ) -> int:
-        """Set the context of a call with some rows, unless it fits already; return its padded size."""
-        self._called = len(part), costs
-        rows = padded_size(len(part), self._batch.allowed_batch_sizes)
-        of_row = None
-        if not rows == len(part) == context().rows:
-            of_row = with_copies(_of_rows(requests.positions, requests)[part.start : part.stop], rows)
-        if costs or parameters or classes or of_row is not None:
-            own = with_copies(parameters, rows) if parameters else [NO_PARAMETERS] * rows
+    def _begin(self, requests: BatchRequests, start: int, count: int, costs: Sequence[float]) -> int:
+        """Set the context of a call with ``count`` rows from ``start`` on, of these costs, unless it fits
+        already; return its padded size.
+        """
+        self._called = count, costs
+        size = padded_size(count, self._batch.allowed_batch_sizes)
+        has_all = size == count == self.rows
+        if costs or requests.parameters or requests.classes or not has_all:
+
+            def of_rows(values: Sequence[T]) -> Sequence[T]:
+                """Return the value of each row of the call, given those of each request, if any."""
+                each = chain.from_iterable(map(repeat, values, requests.rows))
+                return with_copies([*islice(each, start, start + count)], size) if values else ()
+
             set_rows(
-                with_copies(costs, rows) if costs else (),
-                own,
-                with_copies(classes, rows) if classes else (),
-                of_row,
+                with_copies(costs, size) if costs else (),
+                of_rows(requests.parameters) or [NO_PARAMETERS] * size,
+                of_rows(requests.classes),
+                None if has_all else of_rows(requests.positions),
             )
-        return rows
+        return size
 
     def _ended(self, cost: float, seconds: float) -> None:
         """Learn from a call that worked."""
-        is_whole = self._departures is None or not self._departures.noticed
-        if self.limit.learns and self._called is not None and is_whole:
+        departures = self._departures
+        if self.limit.learns and not (departures is not None and departures.noticed):
+            assert self._called is not None
             self.limit.worked(self.sizes.of(*self._called))
         self.chunks.append((cost, seconds))
 
@@ -241,22 +234,20 @@ class HandlerCalls:
         self, results: object, expected: int, count: int, *, raw: Sequence[Wanted]
     ) -> Encoded | Array:
         """Encode the results of a call, without those of copies."""
-        encoded = self._encode_all(results, expected, raw=raw)
-        return without_copies(encoded, count) if expected > count else encoded
-
-    def _encode_all(self, results: object, expected: int, *, raw: Sequence[Wanted]) -> Encoded | Array:
+        encoded: Encoded | Array | None = None
         if self._adapter.answers_each:
-            return encode_each(results, expected=expected)
-        array = as_array(results, expected=expected) if any(raw) else None
-        if array is not None:
-            return array
-        return encode(
-            results,
-            expected=expected,
-            accept=self._batch.accept,
-            as_json=not raw or set(raw) != {"tensors"},
-            as_tensors="tensors" in raw,
-        )
+            encoded = encode_each(results, expected=expected)
+        elif any(raw):
+            encoded = as_array(results, expected=expected)
+        if encoded is None:
+            encoded = encode(
+                results,
+                expected=expected,
+                accept=self._batch.accept,
+                as_json=not raw or set(raw) != {"tensors"},
+                as_tensors="tensors" in raw,
+            )
+        return without_copies(encoded, count) if expected > count else encoded
 
 
 class StreamCalls(HandlerCalls):
@@ -268,7 +259,7 @@ class StreamCalls(HandlerCalls):
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         if not requests.bodies:
             return SplitResults([], [])
-        self._begin(requests, range(sum(requests.rows)), (), _of_rows(requests.parameters, requests), ())
+        self._begin(requests, 0, sum(requests.rows), ())
         rejected = self._handler(merged)
         body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
         return SplitResults([body], [None])
@@ -277,8 +268,3 @@ class StreamCalls(HandlerCalls):
 def _rows_of(requests: BatchRequests) -> tuple[int, list[float]]:
     """Return the number of rows of these requests, and the cost of each; no costs if the API has none."""
     return sum(requests.rows), [*chain.from_iterable(requests.costs)]
-
-
-def _of_rows(values: Sequence[T], requests: BatchRequests) -> list[T]:
-    """Return the value of each row, given those of each request; empty if there are none."""
-    return [*chain.from_iterable(map(repeat, values, requests.rows))] if values else []

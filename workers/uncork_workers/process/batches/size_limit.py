@@ -23,10 +23,12 @@ class SizeLimit:
 
     Attributes:
         most: the size that calls may have now; infinity until one is too large.
+        pads: whether that is the size of padded rows; None before the first batch.
     """
 
     def __init__(self, most: float = math.inf) -> None:
         self.most = most
+        self.pads: bool | None = None
         self._fits = 0.0 if most == math.inf else most
         """The largest size that has worked since a smaller one was too large."""
         self._fails = math.inf
@@ -45,6 +47,17 @@ class SizeLimit:
     def become(self, other: SizeLimit) -> None:
         """Take over what a copy has learned."""
         vars(self).update(vars(other))
+
+    def count_in(self, *, pads: bool, known: float | None) -> None:
+        """Begin to count padded rows, or to count them no more.
+
+        Forget a limit in the other unit; if there was none, take over ``known``, if any.
+        """
+        if self.pads is not None:
+            self.become(SizeLimit())
+        elif known is not None and self.most == math.inf:
+            self.become(SizeLimit(known))
+        self.pads = pads
 
     @property
     def learns(self) -> bool:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.batch_run import BatchRun
-from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.size_limit import SizeLimit
+from uncork_workers.process.batches.streaming import PieceSink
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.context import Context, running
 from uncork_workers.process.stopped import Stopped
@@ -43,11 +43,11 @@ class StagedRun(BatchRun):
         batch: Batch,
         bodies: Sequence[bytes],
         limit: SizeLimit,
-        departures: Departures | None,
+        sink: PieceSink | None,
         *,
         stages: tuple[Stage, Stage, Stage],
     ) -> None:
-        super().__init__(api, handler, batch, bodies, limit, departures)
+        super().__init__(api, handler, batch, bodies, limit, sink)
         self._stages = stages
         self._context = copy_context()
         self._picked = self._requests
