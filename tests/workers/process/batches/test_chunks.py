@@ -13,7 +13,7 @@ from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import DataFrame, Json, NdArray
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.chunks import cut_chunks
+from uncork_workers.process.batches.chunks import CallSizes
 from uncork_workers.wire.schema import ApiSettings, DefinitionError
 
 SIZES = (1, 4, 6)
@@ -133,7 +133,8 @@ def test_chunks_obey_both_limits(costs: list[int], limit: int, most_rows: int | 
     """They are the longest that do, in order; without costs, each row costs 1."""
     for weighed in (True, False):
         of_rows = costs if weighed else [1] * len(costs)
-        chunks = cut_chunks(len(costs), costs if weighed else [], limit=limit, most_rows=most_rows)
+        sizes = CallSizes(allowed=None if most_rows is None else [most_rows])
+        chunks = sizes.cut(len(costs), costs if weighed else [], limit=limit)
 
         done = 0
         for rows, cost in chunks:

@@ -224,15 +224,18 @@ def _encode_image(image: Any, media_type: str) -> bytes:
 
 
 def _listed(results: object, expected: int) -> Sequence[Any]:
-    results = _as_sequence(results)
     if not isinstance(results, list | tuple):
-        raise no_results(results, expected)
+        results = _as_sequence(results)
+        if not isinstance(results, list | tuple):
+            raise no_results(results, expected)
     check_count(len(results), expected)
     return results
 
 
 def _as_sequence(results: object) -> Any:
     """Convert arrays and tables to lists; return anything else unchanged."""
+    if isinstance(results, list):
+        return results
     if isinstance(results, np.ndarray) and results.ndim > 0:
         return values_of(results)
-    return results if isinstance(results, list) else as_rows(results)
+    return as_rows(results)

@@ -69,11 +69,12 @@ class BatchRun:
         limit: SizeLimit,
         sink: PieceSink | None = None,
     ) -> None:
-        self.departures = None if sink is None else Departures(sink, batch.batch, len(bodies))
+        count = len(bodies)
+        self.departures = None if sink is None else Departures(sink, batch.batch, count)
         self._adapter = api.adapter
         self._api = api
         self._batch = batch
-        forms = expand_forms(batch.forms, len(bodies))
+        forms = expand_forms(batch.forms, count)
         names = list(api.description.classes or ())
         costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
         self._requests = BatchRequests(
@@ -86,19 +87,19 @@ class BatchRun:
             [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters]
             if batch.parameters
             else (),
-            [names[second] for second in batch.bulk or [False] * len(bodies)] if names else (),
-            range(len(bodies)),
+            [names[second] for second in batch.bulk or [False] * count] if names else (),
+            range(count),
         )
         self.calls = self._make_calls(api, handler, batch, limit, self.departures)
         self._memory_failures = 0
         self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
-        self._forms: list[RowsForm] = [None] * len(bodies)
+        self._forms: list[RowsForm] = [None] * count
         self._reasons: dict[int, list[str | RowPath]] = {}
         self._exceptions: list[ExceptionReport] = []
         self._worked = True
         self._began = self._portion_began = time.perf_counter()
-        self.bodies = [b""] * len(bodies)
+        self.bodies = [b""] * count
         """The bodies of the responses."""
 
     def portions(self) -> list[range]:

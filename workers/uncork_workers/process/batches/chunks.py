@@ -48,45 +48,37 @@ class CallSizes(msgspec.Struct, frozen=True):
         """Return the size of a call with all these rows; ``costs`` is empty if they have none."""
         return self.size(Extent(rows, sum(costs), max(costs, default=0.0)))
 
+    def cut(
+        self, rows: int, costs: Sequence[float], *, limit: int, fits: float = math.inf
+    ) -> list[tuple[int, float]]:
+        """Cut rows into chunks, one per call; return the rows and the cost of each.
 
-_UNPADDED = CallSizes()
+        ``costs`` has the cost of each row; if it is empty, each costs 1. A chunk has at most the largest
+        allowed number of rows. One of several rows costs at most ``limit`` and has at most the size ``fits``.
+        """
+        if not rows:
+            return []
+        most_rows = self.allowed[-1] if self.allowed else rows
+        total = sum(costs) if costs else rows
+        if total <= limit and rows <= most_rows and (fits == math.inf or self.of(rows, costs) <= fits):
+            return [(rows, total)]
+        if not costs:
+            most_rows = min(most_rows, limit)
+            if fits < math.inf:
+                allowed = [size for size in self.allowed or () if size <= fits] or [*(self.allowed or ())[:1]]
+                most_rows = min(most_rows, allowed[-1] if allowed else max(1, int(fits)))
+            counts = [min(most_rows, rows - done) for done in range(0, rows, most_rows)]
+            return [(count, count) for count in counts]
 
+        def fits_in_call(call: Extent) -> bool:
+            return (
+                call.cost <= limit
+                and call.rows <= most_rows
+                and (fits == math.inf or self.size(call) <= fits)
+            )
 
-def cut_chunks(
-    rows: int,
-    costs: Sequence[float],
-    *,
-    limit: int,
-    most_rows: int | None,
-    fits: float = math.inf,
-    sizes: CallSizes = _UNPADDED,
-) -> list[tuple[int, float]]:
-    """Cut rows into chunks of at most ``most_rows`` that cost at most ``limit`` or are a single row.
-
-    ``costs`` has the cost of each row; if it is empty, each costs 1. A chunk of several rows has at most the
-    size ``fits``. Return the rows and the cost of each chunk.
-    """
-    if not rows:
-        return []
-    most_rows = rows if most_rows is None else most_rows
-    total = sum(costs) if costs else rows
-    if total <= limit and rows <= most_rows and (fits == math.inf or sizes.of(rows, costs) <= fits):
-        return [(rows, total)]
-    if not costs:
-        most_rows = min(most_rows, limit)
-        if fits < math.inf:
-            allowed = [size for size in sizes.allowed or () if size <= fits] or [*(sizes.allowed or ())[:1]]
-            most_rows = min(most_rows, allowed[-1] if allowed else max(1, int(fits)))
-        counts = [min(most_rows, rows - done) for done in range(0, rows, most_rows)]
-        return [(count, count) for count in counts]
-
-    def fits_in_call(call: Extent) -> bool:
-        return (
-            call.cost <= limit and call.rows <= most_rows and (fits == math.inf or sizes.size(call) <= fits)
-        )
-
-    calls = cut([Extent(1, cost, cost) for cost in costs], fits_in_call)
-    return [(len(call), sum(costs[call.start : call.stop])) for call in calls]
+        calls = cut([Extent(1, cost, cost) for cost in costs], fits_in_call)
+        return [(len(call), sum(costs[call.start : call.stop])) for call in calls]
 
 
 def padded_size(rows: int, allowed: Sequence[int] | None) -> int:

@@ -19,7 +19,6 @@ from uncork_workers.definition.outputs.split import SplitResults, join_chunks, s
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.chunks import (
     CallSizes,
-    cut_chunks,
     padded_size,
     with_copies,
     without_copies,
@@ -122,7 +121,7 @@ class HandlerCalls:
         or several.
         """
         total, costs = _rows_of(requests)
-        if len(self._cut(total, costs)) != 1:
+        if len(self.sizes.cut(total, costs, limit=self._batch.limit_rows, fits=self.limit.most)) != 1:
             return None
         size = self._begin(requests, 0, total, costs)
         return merged if size == total else with_copies(merged, size)
@@ -152,7 +151,8 @@ class HandlerCalls:
         total, costs = _rows_of(requests)
         encoded: list[Encoded | Array] = []
         done = 0
-        for count, cost in self._cut(total, costs):
+        chunks = self.sizes.cut(total, costs, limit=self._batch.limit_rows, fits=self.limit.most)
+        for count, cost in chunks:
             began = time.perf_counter()
             if done:
                 if began >= self.ends:
@@ -187,18 +187,6 @@ class HandlerCalls:
         """Raise CancelledError if the worker knows that all clients of the batch have left."""
         if self._departures is not None and self._departures.cancelled:
             raise asyncio.CancelledError
-
-    def _cut(self, rows: int, costs: Sequence[float]) -> list[tuple[int, float]]:
-        """Cut the rows of requests into those of each call."""
-        sizes = self._batch.allowed_batch_sizes
-        return cut_chunks(
-            rows,
-            costs,
-            limit=self._batch.limit_rows,
-            most_rows=None if sizes is None else sizes[-1],
-            fits=self.limit.most,
-            sizes=self.sizes,
-        )
 
     def _begin(self, requests: BatchRequests, start: int, count: int, costs: Sequence[float]) -> int:
         """Set the context of a call with ``count`` rows from ``start`` on, of these costs, unless it fits
