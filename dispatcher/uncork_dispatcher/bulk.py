@@ -175,8 +175,11 @@ class BulkRoom:
         seconds = api.model.estimate.seconds(min(queue.rows, api.limit_rows))
         for name in share.apis:
             other = self._apis[name]
-            goal_s, rate = other.rules.goal_s, other.traffic.all.load_rate(now)
-            if other is not api and goal_s < seconds and rate * seconds > _FEW_ARRIVALS:
+            goal_s = other.rules.goal_s
+            if other is api or goal_s >= seconds:
+                continue
+            rate = other.traffic.all.load_rate(now)
+            if rate * seconds > _FEW_ARRIVALS:
                 other_s = longest_wait_s(goal_s, rate, other.model.estimate)
                 wait_s = min(wait_s, other_s) if other_s > 0 else wait_s
         return wait_s

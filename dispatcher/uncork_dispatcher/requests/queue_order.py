@@ -26,6 +26,9 @@ class QueueHeap:
         """Each queue with its time, by the number of the queue."""
         self._heap: list[tuple[float, int]] = []
 
+    def __len__(self) -> int:
+        return len(self._filed)
+
     def file(self, queue: RequestQueue, at: float) -> None:
         """Add a queue, or change its time."""
         number = queue.number
@@ -94,10 +97,11 @@ class QueueOrder:
         """Move a queue to its new place after its first request has changed; drop it if it is empty."""
         if queue in self.front:
             self.front.remove(queue)
-            for other in self._others.first(_FRONT - len(self.front)):
-                self._leave_others(other)
-                self.front.append(other)
-        else:
+            if self._others:
+                for other in self._others.first(_FRONT - len(self.front)):
+                    self._leave_others(other)
+                    self.front.append(other)
+        elif self._others:
             self._leave_others(queue)
         if not queue:
             self.by_deadline.discard(queue)

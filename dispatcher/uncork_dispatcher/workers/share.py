@@ -47,13 +47,10 @@ class Share:
         del self.finishes[place]
         del self.batches[place]
 
-    def count(self, workers: int, idle: int) -> None:
-        """Set the most workers; ``idle`` counts the idle ones among all workers."""
-        self.workers = workers
-        left = workers - len(self.batches)
-        self.idle = left if left < idle else idle
-        if left < 0:
-            self.idle = 0
+    def count_idle(self, idle: int) -> None:
+        """Count the idle workers; ``idle`` are idle among all workers."""
+        left = self.workers - len(self.batches)
+        self.idle = idle if idle < left else left if left > 0 else 0
 
     @property
     def is_short(self) -> bool:

@@ -37,7 +37,10 @@ class Slots:
         self._running: dict[int, Batch[Any]] = {}
         """By number of the batch."""
         self._batches: dict[int, list[Batch[Any]]] = {}
-        """For each busy worker, the batch that it runs, then the batch ahead if there is one."""
+        """For each busy worker, the batch that it runs, then the batch ahead if there is one.
+
+        A worker that is busy but not healthy is *retired*: it gets no more batches.
+        """
         self._takes_ahead: set[int] = set()
         """Workers to which a batch may be sent while they run another."""
         self._retried: set[int] = set()
@@ -56,8 +59,6 @@ class Slots:
         """The number of healthy workers."""
         self.idle = 0
         """The number of idle workers."""
-        self._retired: set[int] = set()
-        """Workers that get no more batches but still run one."""
         self._avoided: dict[Hashable, float] = {}
         """Until when each host is avoided, possibly in the past."""
         self._host_died_until = -math.inf
@@ -117,26 +118,22 @@ class Slots:
         Its host is avoided for 2 s, unless the worker was retired or given up before.
         """
         self.changes += 1
-        if worker in self._workers:
-            host = self._workers[worker]
-            self._leave(worker)
-            lost_another = self._avoided.get(host, now) > now
-            self._avoided[host] = now + _AVOIDED_S
-            others = self._workers.values()
-            if lost_another and others and host not in others:
-                self._host_died_until = now + _AVOIDED_S
-        return self._remove_all(worker)
+        if worker not in self._workers:
+            return self._remove(worker)
+        host = self._workers[worker]
+        batches = self._remove(worker)
+        lost_another = self._avoided.get(host, now) > now
+        self._avoided[host] = now + _AVOIDED_S
+        others = self._workers.values()
+        if lost_another and others and host not in others:
+            self._host_died_until = now + _AVOIDED_S
+        return batches
 
     def retire(self, worker: int) -> None:
         """Give a worker no more batches; it finishes its own. Ignore an unknown worker."""
         if worker in self._workers:
             self.changes += 1
             self._leave(worker)
-            if worker in self._batches:
-                self._retired.add(worker)
-                last = self._batches[worker][-1]
-                self.of(last.api).remove(last)
-            self._count()
 
     def limit_batches(self, worker: int, api: str, fits: float) -> bool:
         """Limit the size of an API's batches on a worker; return False if the worker gets none any more."""
@@ -205,7 +202,7 @@ class Slots:
         if running.entries[0].queue.retry is not None:
             self._retried.add(running.number)
         self.of(running.api).add(running)
-        self._count()
+        self._count_idle()
         self._limit_time(running)
 
     def next_ahead(self, now: float, api: str) -> Batch[Any] | None:
@@ -259,8 +256,8 @@ class Slots:
             return None
         self._forget(running)
         worker = running.worker
-        batches = self._batches[worker]
-        if worker not in self._retired:
+        batches, is_healthy = self._batches[worker], worker in self._workers
+        if is_healthy:
             self.of(batches[-1].api).remove(batches[-1])
         has_run = running is batches[0]
         batches.remove(running)
@@ -268,14 +265,13 @@ class Slots:
             if has_run:
                 batches[0].started = now
                 self._limit_time(batches[0])
-            if worker not in self._retired:
+            if is_healthy:
                 self.of(batches[0].api).add(batches[0])
         else:
             del self._batches[worker]
-            self._retired.discard(worker)
-            if worker in self._workers:
+            if is_healthy:
                 self._idle[worker] = None
-        self._count()
+        self._count_idle()
         return running
 
     def give_up_overdue(self, now: float) -> list[list[Batch[Any]]]:
@@ -285,8 +281,7 @@ class Slots:
             first = self._timeouts.top()
             assert first is not None
             self.changes += 1
-            self._leave(first.worker)
-            overdue.append(self._remove_all(first.worker))
+            overdue.append(self._remove(first.worker))
         return overdue
 
     def free_at(self, now: float, api: str) -> Numbers:
@@ -316,10 +311,14 @@ class Slots:
 
     def _leave(self, worker: int) -> None:
         """Give a worker no more batches."""
+        batches = self._batches.get(worker)
+        if batches and worker in self._workers:
+            self.of(batches[-1].api).remove(batches[-1])
         self._workers.pop(worker, None)
         self._idle.pop(worker, None)
         self._takes_ahead.discard(worker)
         self.memory.forget(worker)
+        self._count()
 
     def _limit_time(self, running: Batch[Any]) -> None:
         """Begin the timeout of a batch that starts."""
@@ -328,18 +327,13 @@ class Slots:
         if gives_up_at < self.next_timeout:
             self.next_timeout = gives_up_at
 
-    def _remove_all(self, worker: int) -> list[Batch[Any]]:
-        """Remove the batches of a worker, and return them in their order."""
+    def _remove(self, worker: int) -> list[Batch[Any]]:
+        """Remove a worker; return its batches, in their order."""
+        self._leave(worker)
         batches = self._batches.pop(worker, [])
-        if batches:
-            if worker in self._retired:
-                self._retired.discard(worker)
-            else:
-                self.of(batches[-1].api).remove(batches[-1])
-            for running in batches:
-                del self._running[running.number]
-                self._forget(running)
-        self._count()
+        for running in batches:
+            del self._running[running.number]
+            self._forget(running)
         return batches
 
     def _deal(self) -> None:
@@ -350,18 +344,24 @@ class Slots:
             share.finishes.clear()
             share.batches.clear()
         for worker, batches in self._batches.items():
-            if worker not in self._retired:
+            if worker in self._workers:
                 self.of(batches[-1].api).add(batches[-1])
         self._count()
 
     def _count(self) -> None:
         """Count the workers again, after a change. The last worker is for all APIs."""
         left = self.workers = len(self._workers)
-        self.idle = len(self._idle)
         for share in self._reserved.values():
-            share.count(min(share.reserved, self.workers), self.idle)
+            share.workers = min(share.reserved, self.workers)
             left -= share.reserved
-        self.shared.count(min(self.workers, max(1, left)), self.idle)
+        self.shared.workers = min(self.workers, max(1, left))
+        self._count_idle()
+
+    def _count_idle(self) -> None:
+        """Count the idle workers again, after a change."""
+        self.idle = len(self._idle)
+        for share in self.shares:
+            share.count_idle(self.idle)
 
     def _forget(self, running: Batch[Any]) -> None:
         """Drop a removed batch from the retried batches and from the timeouts."""
