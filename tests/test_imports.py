@@ -54,6 +54,7 @@ LAYERS = {
         "capacity",
         "api",
         "bulk",
+        "ahead",
         "admission",
         "scheduler",
         "core",

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
-from uncork_dispatcher.learning.arrivals import ApiTraffic
+from uncork_dispatcher.learning.arrivals import ApiTraffic, Traffic
 from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.loop_plan import ClosedLoop
@@ -67,11 +67,14 @@ class Api:
         self.rules = rules
         self.model.change(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
 
-    def view(self, queue: RequestQueue, slots: Slots, now: float) -> View:
-        """Return the policy's view of a queue."""
+    def view(self, queue: RequestQueue, slots: Slots, now: float, behind: Batch[Any] | None = None) -> View:
+        """Return the policy's view of a queue, or the view at the end of the batch that it is ``behind``."""
         rules, model, share = self.rules, self.model, slots.of(queue.api)
+        if behind is not None:
+            share, now = share.freed(behind), max(now, behind.finish)
         traffic = self.traffic.of((queue.group, queue.key), now)
         slowdowns = model.slowdowns
+        worker = slots.next_idle(slowdowns, now) if behind is None else behind.worker
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
         return View(
             now,
@@ -81,18 +84,22 @@ class Api:
             queue.newest,
             queue.most_urgent.deadline,
             rules.goal_s,
-            self.is_full(queue, slots.next_fits(rules.name, slowdowns, now)),
+            self.is_full(queue, slots.memory.of(worker, rules.name)),
             share.idle,
             share.finishes,
             share.rows(rules.name),
-            model.estimate,
-            model.slowdown(slots.next_idle(slowdowns, now)) if slowdowns else 1.0,
+            model.alone if behind is None else model.estimate,
+            model.slowdown(worker) if slowdowns else 1.0,
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),
             traffic.mean_rows or queue.rows / len(queue),
             self.mixable_rows(queue, queue.rows) if self.separates(queue) else queue.rows,
         )
+
+    def has_independent_requests(self, queue: RequestQueue, now: float) -> bool:
+        """Return True if the requests of a queue hardly depend on the answers to others."""
+        return _is_open(self.traffic.of((queue.group, queue.key), now), now)
 
     def plan(self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float) -> None:
         """Let the policy set ``complete_rows`` after a batch; a small batch counts only while it is set."""
@@ -118,6 +125,7 @@ class Api:
         traffic = self.traffic.of((ended.group, ended.key), now)
         # Most traffic ends here. At most twice the last group may be away together.
         most_idle_s = 2 * traffic.returns.group_times.latest_s + model.transport_s
+        most_idle_s += model.prepare_s(ended.rows)
         if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
             return None
         separates = model.measures.separates and self._has_lengths
@@ -133,15 +141,15 @@ class Api:
         for queue in queues:
             if queue.api in share.apis and (queue.bulk or (queue.api, queue.group, queue.key) != shared):
                 return None
-        returns = traffic.returns.forecast(now=now)
-        new_rate, load_rate = traffic.new_clients.per_second(now=now), traffic.load_rate(now)
-        if new_rate > _NEW_CLIENTS * load_rate or returns.squared_variation() > _IRREGULAR:
+        if _is_open(traffic, now):
             return None
+        returns = traffic.returns.forecast(now=now)
         return ClosedLoop(
             rows + returns.away_rows(),
             traffic.mean_rows,
             share.workers,
             model.estimate,
+            model.alone,
             model.transport_s,
             slots.takes_ahead and self.rules.idempotent,
             returns,
@@ -368,3 +376,9 @@ class Api:
             share.idle,
             fits,
         )
+
+
+def _is_open(traffic: Traffic, now: float) -> bool:
+    """Return True if many rows come from new clients, or answered clients do not return together."""
+    is_new = traffic.new_clients.per_second(now=now) > _NEW_CLIENTS * traffic.load_rate(now)
+    return is_new or traffic.returns.forecast(now=now).squared_variation() > _IRREGULAR

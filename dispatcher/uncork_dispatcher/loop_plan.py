@@ -6,10 +6,11 @@ ahead. The price is the fixed part of one more batch. Let each worker serve clie
 take ``s(n) = a + b * n``, its transport ``t``, and the return of a group of ``n`` rows ``T(n)``. Then each
 client is answered once in::
 
-    together:  s(n) + t + T(n)
-    in turns:  max(2 * s(n / 2), s(n / 2) + t + T(n / 2))
+    together:  p(n) + s(n) + t + T(n)
+    in turns:  max(2 * s(n / 2), p(n / 2) + s(n / 2) + t + T(n / 2))
 
-If batches cannot be sent ahead, ``t`` more passes before each of the two batches. Source: ours.
+A worker prepares a batch for ``p(n)`` while it runs another; 0 if it has no such stage. If batches cannot be
+sent ahead, ``p(n / 2) + t`` more passes before each of the two batches. Source: ours.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class ClosedLoop(NamedTuple):
     """Healthy workers; at least 1."""
     estimate: Estimate
     """Estimate of the batch time in an average worker."""
+    alone: Estimate
+    """Estimate for a batch that is not prepared while another runs."""
     transport_s: float
     """Average seconds that a batch spends on the way to the worker and back."""
     sends_ahead: bool
@@ -59,11 +62,13 @@ def group_rows(loop: ClosedLoop, *, limit_rows: float, take_turns: bool) -> floa
     away_s, half_away_s = loop.returns.group_s(rows) if rows > 0 else (0.0, 0.0)
     if not away_s or rows > limit_rows or requests < 4:
         return math.inf
-    half_s, transport_s = loop.estimate.seconds(rows / 2), loop.transport_s
-    together_s = loop.estimate.seconds(rows) + transport_s + away_s
-    is_certain = loop.workers == 1 or loop.estimate.spread * half_s <= MOST_SPREAD * transport_s
-    between_s = 0.0 if loop.sends_ahead and is_certain else transport_s
-    in_turns_s = max(2 * (half_s + between_s), half_s + transport_s + half_away_s)
+    half_s, alone_s = loop.estimate.seconds(rows / 2), loop.alone.seconds(rows / 2)
+    transport_s = loop.transport_s
+    together_s = loop.alone.seconds(rows) + transport_s + away_s
+    early_s = MOST_SPREAD * transport_s + alone_s - half_s
+    is_certain = loop.workers == 1 or loop.estimate.spread * half_s <= early_s
+    between_s = 0.0 if loop.sends_ahead and is_certain else transport_s + alone_s - half_s
+    in_turns_s = max(2 * (half_s + between_s), alone_s + transport_s + half_away_s)
     # Groups that form and dissolve again and again gain nothing, so less gain is enough to continue.
     gain = 0.02 if take_turns else 0.05
     return requests * loop.mean_rows if in_turns_s < (1 - gain) * together_s else math.inf

@@ -10,6 +10,7 @@ from typing import Any
 
 from uncork_dispatcher.actions import Action, Shed, ShedReason
 from uncork_dispatcher.admission import Admission
+from uncork_dispatcher.ahead import AheadPlanner
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import Estimate
@@ -21,10 +22,6 @@ from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.stats import ApiStats, Holding
 from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
-
-# A batch ahead is sent this many times the usual transport before its worker should be idle. That is an
-# average, so once would be too late for every other batch.
-_LEAD = 2.0
 
 
 class Scheduler:
@@ -46,6 +43,7 @@ class Scheduler:
         self._slots = slots
         self._batch_numbers = itertools.count(1)
         self._room = room
+        self._ahead = AheadPlanner(apis, slots, room)
         self._no_workers_since = math.inf
 
     def schedule(self, actions: list[Action], now: float) -> float:
@@ -67,8 +65,10 @@ class Scheduler:
         """
         queue, slots = entry.queue, self._slots
         if not (slots.idle and slots.of(queue.api).idle):  # mostly without the call
-            is_full = self._apis[queue.api].fills_batch(queue, slots.memory.least(queue.api))
-            return self._ahead(queue, now)[0] if is_full else math.inf
+            api = self._apis[queue.api]
+            may_go_ahead = api.model.overlaps or api.fills_batch(queue, slots.memory.least(queue.api))
+            ahead = self._ahead.plan(queue, now) if may_go_ahead else None
+            return math.inf if ahead is None else ahead.at
         held = queue.held
         stands = (
             held is not None
@@ -188,47 +188,16 @@ class Scheduler:
 
     def _send_ahead(self, share: Share, actions: list[Action], now: float) -> float:
         """Send batches ahead to workers that will soon be idle; return when the next may be sent."""
-        while not share.idle and (queue := self._queues.most_urgent(share.apis)) is not None:
-            at, behind = self._ahead(queue, now)
-            if behind is None or at > now:
-                return at
-            worker, release = behind.worker, self._complete(queue)
-            self._slots.put_ahead(self._take(queue, release, actions, now, worker=worker, behind=behind))
+        while not (share.idle or self.draining):
+            queue = self._queues.most_urgent(share.apis)
+            ahead = None if queue is None else self._ahead.plan(queue, now)
+            if queue is None or ahead is None or ahead.at > now:
+                return math.inf if ahead is None else ahead.at
+            _, behind, release = ahead
+            self._slots.put_ahead(
+                self._take(queue, release, actions, now, worker=behind.worker, behind=behind)
+            )
         return math.inf
-
-    def _ahead(self, queue: RequestQueue, now: float) -> tuple[float, Batch[Any] | None]:
-        """Return when a batch of this queue may be sent ahead, and behind which; infinity, None if never.
-
-        The batch must be complete: full, or so large that its policy would not add to it. The APIs of both
-        batches must be idempotent: if the worker dies, it is unknown which batches had started.
-        """
-        behind = self._slots.next_ahead(now, queue.api)
-        if behind is None or not (
-            self._is_complete(queue, behind.worker, now)
-            and self._apis[queue.api].rules.idempotent
-            and self._apis[behind.api].rules.idempotent
-        ):
-            return math.inf, None
-        if self._apis[queue.api].model.overlaps:
-            return now, behind  # its first stage can begin at once
-        return max(now, behind.finish - _LEAD * behind.transport_s), behind
-
-    def _is_complete(self, queue: RequestQueue, worker: int, now: float) -> bool:
-        """Return True if a queue has a complete batch, which the policy would release."""
-        api = self._apis[queue.api]
-        fits = self._slots.memory.of(worker, queue.api)
-        return (
-            not (self.draining or queue.retry or queue.bulk)
-            and api.fills_batch(queue, fits)
-            and api.has_earned
-            and self._room.neighbors_wait_s(queue, self._slots.of(queue.api), now) == math.inf
-        )
-
-    def _complete(self, queue: RequestQueue) -> Release:
-        policy = self._apis[queue.api].policy
-        if policy.complete_rows <= queue.rows:
-            return Release(policy.complete_rows, "not_worth_waiting")
-        return Release(policy.limit_rows, "full")
 
     def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
         if queue.retry is not None:
@@ -303,6 +272,8 @@ class Scheduler:
         predicted_s = measures.estimate.slowed(slowdown).seconds(measures.size(taken))
         if behind is None:
             predicted_s += api.model.prepare_s(taken.rows)
+        else:
+            starts = max(starts, now + api.model.prepare_s(taken.rows))
         batch: Batch[Any] = Batch(
             next(self._batch_numbers),
             worker,

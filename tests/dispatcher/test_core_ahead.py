@@ -25,7 +25,10 @@ def api(**changes: object) -> ApiRules:
 
 
 class Stage:
-    """A core that knows how long batches take and that has just started one, with request 0."""
+    """A core that knows how long batches take and that has just started one, with request 0.
+
+    Of the time at the worker, ``prepare_s`` may overlap with the batch before.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Stage:
             start.number,
             status="worked",
             now=self.now,
-            chunks=[(start.rows, seconds)],
+            chunks=[(start.rows, seconds - (self.prepare_s or 0.0))],
             prepare_s=self.prepare_s,
         )
 
@@ -114,10 +117,54 @@ def test_it_is_sent_at_once_to_a_worker_that_prepares_it_while_the_other_runs() 
     stage.now = stage.due + stage.transport_s
     stage.done(stage.first)
     stage.now += SECONDS - 0.1
-    stage.done(ahead, seconds=SECONDS - 0.1)
+    stage.done(ahead)
     stage.submit(2)
     [stage.first] = stage.poll()
     assert stage.first.predicted_s == pytest.approx(SECONDS)
+
+
+def test_an_incomplete_batch_is_sent_in_time_to_be_prepared() -> None:
+    """Each request that comes makes its preparation longer, so it is sent earlier."""
+    stage = Stage(api(max_batch_rows=8), prepare_s=0.1)
+    stage.submit(1)
+    assert stage.poll() == []
+    at = stage.core.next_wakeup()
+    assert at == pytest.approx(stage.due - 2 * stage.transport_s - 0.1)
+
+    [ahead] = stage.poll(at)
+    assert (ahead.requests, ahead.reason) == ((1,), "idle")
+    assert ahead.started == pytest.approx(stage.due)
+
+
+def test_a_batch_that_comes_too_late_to_be_prepared_starts_later() -> None:
+    stage = Stage(api(max_batch_rows=8), prepare_s=0.1)
+    stage.poll()
+    stage.now = stage.due - 0.01
+    stage.submit(1)
+
+    [ahead] = stage.poll()
+    assert ahead.started == pytest.approx(stage.now + 0.1)
+
+
+def test_an_incomplete_batch_that_its_policy_would_hold_is_not_sent() -> None:
+    stage = Stage(api(max_batch_rows=8), prepare_s=0.1)
+    stage.core.set_api(api(max_batch_rows=8, policy="fixed:1000"))
+    stage.submit(1)
+
+    assert stage.poll(stage.due) == []
+
+
+def test_workers_that_prepare_get_batches_though_their_ends_are_uncertain() -> None:
+    """Another worker may be idle first, but seldom by as long as the preparation takes."""
+    stage = Stage(api(max_batch_rows=1), workers=2, prepare_s=0.1)
+    stage.submit(1)
+    stage.poll()
+    uncertain = 0.05 + 3 * stage.transport_s
+    for batch in stage.core._slots:
+        batch.spread_s = uncertain
+    stage.submit(2)
+
+    assert [start.requests for start in stage.poll()] == [(2,)]
 
 
 def test_a_worker_that_stops_to_overlap_gets_no_batch_early() -> None:

@@ -36,6 +36,7 @@ def loop(returns: ReturnForecast, **changes: object) -> ClosedLoop:
         mean_rows=1.0,
         workers=1,
         estimate=LINE,
+        alone=changes.get("estimate", LINE),  # type: ignore[arg-type]
         transport_s=0.0,
         sends_ahead=True,
         returns=returns,
@@ -60,6 +61,12 @@ CASES: dict[str, tuple[float, float]] = {
     # A batch ahead is there when its worker becomes idle; together, none can be sent ahead.
     "with the way to the worker": (turns(away((40, 0.012)), transport_s=0.010), 20),
     "no batch ahead": (turns(away((40, 0.012)), transport_s=0.010, sends_ahead=False), TOGETHER),
+    # Batches that are prepared while others run: together 50 + 10 + 5 ms, in turns 60 ms.
+    "with preparation": (turns(away((40, 0.005)), alone=LINE._replace(intercept_s=0.020)), 20),
+    "no preparation ahead": (
+        turns(away((40, 0.005)), alone=LINE._replace(intercept_s=0.020), sends_ahead=False),
+        TOGETHER,
+    ),
     # Together 50 + 10 + 90 ms, in turns 30 + 10 + 90 ms; with a way of 300 ms, 440 and 420 ms.
     "back late, short way": (turns(away((40, 0.090)), transport_s=0.010), 20),
     "back late, long way": (turns(away((40, 0.090)), transport_s=0.300), TOGETHER),

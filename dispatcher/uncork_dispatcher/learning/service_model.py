@@ -37,6 +37,8 @@ class ServiceModel:
         self.forget_worker = self._speeds.forget
         self.estimate = self.measures.of_cost
         """The batch time of an average worker, by the cost of a batch."""
+        self.alone = self.estimate
+        """The same for a batch that nothing overlaps with, because its worker was idle."""
         self._trusted_size = -1.0
         self._out_of_reach = False
 
@@ -69,7 +71,7 @@ class ServiceModel:
         return min(rows * self.measures.ratio, self._limit_size) <= self._trusted_size
 
     def prepare_s(self, rows: float) -> float:
-        """Return the seconds for which the batch behind another runs at the same time; 0 without overlap."""
+        """Return the seconds that a worker prepares a batch, while it runs another; 0 without overlap."""
         return self._prepares.estimate.seconds(rows) if self.overlaps else 0.0
 
     def least_s(self, size: BatchSize) -> float:
@@ -101,8 +103,8 @@ class ServiceModel:
 
         ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest of the time is
         transport. ``smallest`` is the size of the smallest request in the batch. A batch that ``was_ahead``
-        shows no transport, because ``seconds`` excludes most of its way to the worker. ``prepare_s`` is the
-        part of the time that a batch ahead does not take, because it overlaps with the batch before.
+        shows no transport, because ``seconds`` excludes most of its way to the worker. ``prepare_s`` is how
+        long the worker prepared the batch, if it does so while it runs another; the call excludes it.
         """
         self.overlaps = prepare_s is not None
         if prepare_s is not None:
@@ -113,15 +115,14 @@ class ServiceModel:
         for chunk_rows, chunk_s in chunks or [(size.rows, seconds)]:
             # The lengths in a part of the batch are unknown; assume the same.
             part = size if chunk_rows == size.rows else size.part(chunk_rows)
-            added_s = chunk_s if was_ahead or prepare_s is None else max(0.0, chunk_s - prepare_s)
-            self._observe_speed(worker, part[self.measures.in_force], added_s)
+            self._observe_speed(worker, part[self.measures.in_force], chunk_s)
             slowdown = self.slowdown(worker) if self._speeds.differ else 1.0
-            self.measures.observe(part, added_s / slowdown, rows if part is size else None)
+            self.measures.observe(part, chunk_s / slowdown, rows if part is size else None)
             transport_s -= chunk_s
         if not was_ahead:
             # A stall of this process must not count for long.
             # A transport of up to 1 ms is never an outlier.
-            transport_s = max(0.0, min(transport_s, 4 * self.transport_s + 0.001))
+            transport_s = max(0.0, min(transport_s - (prepare_s or 0.0), 4 * self.transport_s + 0.001))
             self._transports += 1
             # The first few count equally: under load most batches may soon go ahead, and show nothing.
             share = max(0.1, 1 / self._transports)
@@ -164,7 +165,13 @@ class ServiceModel:
 
     def _update_estimate(self) -> None:
         """Update the attributes that follow from the estimates."""
-        self.estimate = self.measures.of_cost
+        self.estimate = self.alone = self.measures.of_cost
+        if self.overlaps:
+            intercept_s, slope_s = self._prepares.estimate[:2]
+            self.alone = self.estimate._replace(
+                intercept_s=self.estimate.intercept_s + intercept_s,
+                slope_s=self.estimate.slope_s + slope_s,
+            )
         if self._smallest.rows < math.inf:
             self.smallest_s = self.measures.estimate.seconds(self._smallest[self.measures.in_force])
         self._update_trust()

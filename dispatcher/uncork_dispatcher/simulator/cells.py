@@ -30,6 +30,7 @@ class Cell:
     Attributes:
         intercept_ms: the fixed cost of a batch.
         slope_ms: the cost of each row, or of each unit of length if there are ``lengths``.
+        prepare_ms: the time of each row in a first stage, as in :class:`ServiceTime`.
         noise_cv: coefficient of variation of batch times.
         workers: number of workers.
         limit_rows: most rows in a batch, or the most that their lengths may add up to.
@@ -58,6 +59,7 @@ class Cell:
 
     intercept_ms: float
     slope_ms: float
+    prepare_ms: float = 0.0
     noise_cv: float = 0.0
     workers: int = 1
     limit_rows: int = 64
@@ -79,8 +81,8 @@ class Cell:
     truncated_at: float = math.inf
 
     def __post_init__(self) -> None:
-        times = ("intercept_ms", "slope_ms", "round_trip_ms", "think_ms", "request_ms", "transport_ms")
-        for name in (*times, "noise_cv"):
+        times = ("intercept_ms", "slope_ms", "prepare_ms", "transport_ms")
+        for name in (*times, "round_trip_ms", "think_ms", "request_ms", "noise_cv"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingError(name, says=f" must be 0 or more, got {getattr(self, name):g}")
         if self.intercept_ms + self.slope_ms == 0:
@@ -116,10 +118,11 @@ class Cell:
         groups += f" bulk {self.bulk_clients} x {self.bulk_rows:g}" if self.bulk_clients else ""
         lengths = f" {self.lengths} padding {self.padding:g}" if self.lengths is not None else ""
         lengths += f" truncated at {self.truncated_at:g}" if self.truncated_at < math.inf else ""
+        prepare = f" prepare {self.prepare_ms:g}" if self.prepare_ms else ""
         transport = f" transport {self.transport_ms:g}" if self.transport_ms else ""
         unknown = "" if self.known == "costs" else f" known {self.known}"
         return (
-            f"{self.intercept_ms:g}+{self.slope_ms:g}n{noise}{lengths} W={self.workers} "
+            f"{self.intercept_ms:g}+{self.slope_ms:g}n{prepare}{noise}{lengths} W={self.workers} "
             f"{traffic}{groups}{transport}{sources}{unknown}"
         )
 
@@ -128,6 +131,7 @@ class Cell:
         return ServiceTime(
             intercept_s=self.intercept_ms / 1000,
             slope_s=self.slope_ms / 1000,
+            prepare_s=self.prepare_ms / 1000,
             padding=0.0 if self.lengths is None else self.padding,
             truncated_at=self.truncated_at,
             noise_cv=self.noise_cv,

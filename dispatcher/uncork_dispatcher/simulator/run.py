@@ -64,7 +64,7 @@ class _Sent(NamedTuple):
     """A batch that the core has sent and whose results have not arrived.
 
     ``rows`` and ``padded`` are its true sizes, which the core may not know. The worker starts it at
-    ``begins`` and runs it for ``seconds``.
+    ``begins``, or ends the batch before then, and runs it for ``seconds``.
     """
 
     batch: Batch[int]
@@ -72,6 +72,9 @@ class _Sent(NamedTuple):
     padded: float
     begins: float
     seconds: float
+    model_s: float
+    prepare_s: float
+    """How long its first stage takes, while the batch before may still run."""
 
 
 class _Size(NamedTuple):
@@ -135,6 +138,8 @@ class _Simulation:
         self._sent: dict[int, _Sent] = {}
         self._busy_until = [0.0] * scenario.workers
         """When each worker has executed all its batches."""
+        self._prepares_until = [0.0] * scenario.workers
+        """When each worker has prepared all its batches."""
         self._gateway_busy_until = 0.0
         """When the gateway has done its work on all answered requests of a closed loop."""
         self._result = Run()
@@ -321,10 +326,14 @@ class _Simulation:
         worker = batch.worker
         rows, padded = self._true_size(batch) if self._scenario.lengths else (batch.rows, batch.padded)
         way_s = self._scenario.transport_s / 2
-        begins = max(now + way_s, self._busy_until[worker])
-        seconds = self._scenario.service.draw(rows, padded, worker=worker, now=begins, random_=self._random)
+        service, arrives = self._scenario.service, now + way_s
+        begins = max(arrives, self._busy_until[worker])
+        prepare_s = service.prepare_s * rows
+        prepared_at = self._prepares_until[worker] = max(arrives, self._prepares_until[worker]) + prepare_s
+        model_s = service.draw(rows, padded, worker=worker, now=begins, random_=self._random)
+        seconds = max(0.0, prepared_at - begins) + model_s if prepare_s else model_s
         self._busy_until[worker] = begins + seconds
-        self._sent[batch.number] = _Sent(batch, rows, padded, begins, seconds)
+        self._sent[batch.number] = _Sent(batch, rows, padded, begins, seconds, model_s, prepare_s)
         self._at(begins + seconds + way_s, self._finish, batch.number)
 
     def _true_size(self, batch: Batch[int]) -> tuple[float, float]:
@@ -337,9 +346,11 @@ class _Simulation:
     def _finish(self, number: int, now: float) -> None:
         if number not in self._sent:
             return  # its worker dies at the same moment
-        batch, rows, padded, begins, seconds = self._sent.pop(number)
-        chunks = [(batch.rows, seconds)] if self._scenario.transport_s else ()
-        self._core.batch_done(number, status="worked", now=now, chunks=chunks)
+        batch, rows, padded, begins, seconds, model_s, prepare_s = self._sent.pop(number)
+        chunks = [(batch.rows, max(model_s, prepare_s))] if self._scenario.transport_s or prepare_s else ()
+        self._core.batch_done(
+            number, status="worked", now=now, chunks=chunks, prepare_s=prepare_s if prepare_s else None
+        )
         # As the shell does: one poll before the callers get their results, the others after that.
         if self._core.has_queued:
             self._execute(self._core.poll(now), now)
@@ -362,7 +373,7 @@ class _Simulation:
 
     def _lose(self, worker: int, now: float) -> None:
         self._core.worker_lost(worker, now=now)
-        for batch, _, _, begins, _ in self._take_from(worker):
+        for batch, _, _, begins, *_ in self._take_from(worker):
             arrivals = tuple([self._arrivals[request] for request in batch.requests])
             lost = LostBatch(worker, begins, now, arrivals, batch.predicted_s)
             self._result.lost_batches.append(lost)
@@ -375,5 +386,5 @@ class _Simulation:
         return taken
 
     def _ready(self, worker: int, now: float) -> None:
-        self._busy_until[worker] = now
+        self._busy_until[worker] = self._prepares_until[worker] = now
         self._core.worker_ready(worker, now=now, host=worker % self._scenario.hosts, takes_ahead=True)

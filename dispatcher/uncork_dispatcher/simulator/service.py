@@ -15,6 +15,8 @@ class ServiceTime:
     Attributes:
         intercept_s: the fixed cost of a batch.
         slope_s: the cost of each row, or of each unit of length.
+        prepare_s: the time of each row in a first stage, which overlaps with the batch before; 0: there is
+            no such stage.
         padding: the share of a batch's padding that takes time: 1 for a model that pads all rows to the
             longest, 0 for one that does not pad.
         truncated_at: longer rows take as long as rows of this length; infinity for a model that does not
@@ -32,6 +34,7 @@ class ServiceTime:
 
     intercept_s: float
     slope_s: float
+    prepare_s: float = 0.0
     padding: float = 0.0
     truncated_at: float = math.inf
     noise_cv: float = 0.0
@@ -44,6 +47,8 @@ class ServiceTime:
             self.intercept_s >= 0 and self.slope_s >= 0 and 0 < self.intercept_s + self.slope_s < math.inf
         ):
             raise ValueError(f"a batch must take some time, got {self.intercept_s} + {self.slope_s} * rows")
+        if not 0 <= self.prepare_s < math.inf:
+            raise ValueError(f"prepare_s must be finite and not negative, got {self.prepare_s}")
         if not 0 <= self.padding <= 1:
             raise ValueError(f"padding must be a share, got {self.padding}")
         if not self.truncated_at > 0:
@@ -88,4 +93,5 @@ class ServiceTime:
     def capacity(self, *, workers: int, limit_rows: int) -> float:
         """Return the rows per second of ``workers`` workers that run only full batches."""
         speeds = [self.speeds[worker % len(self.speeds)] if self.speeds else 1.0 for worker in range(workers)]
-        return sum(limit_rows / (self.mean(limit_rows) * speed) for speed in speeds)
+        times = [max(self.mean(limit_rows) * speed, self.prepare_s * limit_rows) for speed in speeds]
+        return sum(limit_rows / seconds for seconds in times)

@@ -52,6 +52,14 @@ class Share:
         left = self.workers - len(self.batches)
         self.idle = idle if idle < left else left if left > 0 else 0
 
+    def freed(self, batch: Batch[Any]) -> Share:
+        """Return the share as it will be when a batch has ended, unless another ends before."""
+        freed = Share(self.reserved)
+        freed.finishes, freed.batches = self.finishes.copy(), self.batches.copy()
+        freed.remove(batch)
+        freed.workers, freed.idle = self.workers, self.idle + 1
+        return freed
+
     @property
     def is_short(self) -> bool:
         """True if other APIs use its workers, as after the loss of a worker."""

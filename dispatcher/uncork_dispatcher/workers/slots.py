@@ -205,12 +205,13 @@ class Slots:
         self._count_idle()
         self._limit_time(running)
 
-    def next_ahead(self, now: float, api: str) -> Batch[Any] | None:
+    def next_ahead(self, now: float, api: str, prepare_s: float = 0.0) -> Batch[Any] | None:
         """Return the batch that should end next, late batches aside, if one of ``api`` may be sent behind it.
 
         Nothing is sent behind a batch that runs again, because it may kill this worker too. With several
         workers, nothing is sent behind a batch whose end is uncertain: another worker may be idle first. And
-        nothing while another API waits for its reserved worker.
+        nothing while another API waits for its reserved worker. A worker that prepares a batch for
+        ``prepare_s`` while it runs another may be as much earlier.
         """
         if not self._takes_ahead or (self._reserved and any(share.is_short for share in self.shares)):
             return None
@@ -222,7 +223,10 @@ class Slots:
                     worker in self._takes_ahead
                     and len(self._batches[worker]) == 1
                     and running.entries[0].queue.retry is None
-                    and (share.workers == 1 or running.spread_s <= MOST_SPREAD * running.transport_s)
+                    and (
+                        share.workers == 1
+                        or running.spread_s <= MOST_SPREAD * running.transport_s + prepare_s
+                    )
                 )
                 return running if may_follow else None
         return None

@@ -49,7 +49,7 @@ class Sink(Protocol):
 _BYTES_PER_HEADER = 8
 
 
-class Marshalled(msgspec.Struct, frozen=True):
+class Marshalled(msgspec.Struct):
     """A request whose body has been read and whose rows have been counted, ready to submit.
 
     Attributes:

@@ -99,14 +99,15 @@ def from_frame(
     status: BatchStatus = "worked" if reply.worked and reply.chunks else "failed"
     if reply.cancelled and not reply.exceptions:
         status = "cancelled"
-    whole = len(reply.chunks) == 1 and reply.chunks[0][0] == batch.rows
-    return BatchResult(
-        results,
-        status=status,
-        # These seconds include parsing the requests and writing the results.
-        chunks=[(batch.rows, reply.seconds)] if whole else reply.chunks,
-        prepare_s=reply.stages_s[0] if whole and reply.overlaps and reply.stages_s is not None else None,
-    )
+    chunks, prepare_s = reply.chunks, None
+    if len(chunks) == 1 and chunks[0][0] == batch.rows:
+        seconds = reply.seconds  # with parsing the requests and writing the results
+        if reply.overlaps and reply.stages_s is not None:
+            prepare_s, *rest_s = reply.stages_s
+            # Without the wait for a batch before; the slower side limits how many batches end.
+            seconds = max(prepare_s, sum(rest_s))
+        chunks = [(batch.rows, seconds)]
+    return BatchResult(results, status=status, chunks=chunks, prepare_s=prepare_s)
 
 
 def result_of_row(row: RowResult) -> HandlerResult:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, RequestResult, RequestShed, Waiter
 from uncork_dispatcher.callers import notify
@@ -218,7 +218,7 @@ def _key(payload: Marshalled, credentials: Hashable, client: Client) -> Hashable
     """
     locate, note = payload.locate, payload.note
     return (
-        replace(payload, cost=NO_COST, note=None, span=None, locate=None, request_id=""),
+        astuple(replace(payload, cost=NO_COST, note=None, span=None, locate=None, request_id="")),
         tuple(payload.cost.of_rows),
         getattr(locate, "func", locate),
         getattr(locate, "args", ()),

@@ -120,6 +120,41 @@ def test_a_lost_worker_loses_the_batch_ahead_too() -> None:
     assert len(run.answered) == 2000
 
 
+def test_a_first_stage_takes_no_time_of_a_crowded_worker() -> None:
+    """Each batch is prepared while the one before runs; the first one is not."""
+    prepared = dataclasses.replace(SERVICE, prepare_s=0.001)
+    plain, staged = [simulate(crowded(service=service)) for service in (SERVICE, prepared)]
+
+    last, last_staged = plain.answered[-1].finish, staged.answered[-1].finish
+    assert last < last_staged < 1.02 * last
+    assert max(batch.seconds for batch in staged.batches[20:-3]) < 0.018 + 1e-6
+    assert staged.batches[0].seconds == pytest.approx(0.001 + 0.011)
+
+
+def test_batches_that_are_prepared_early_leave_no_clients_behind() -> None:
+    """Clients that wait for the batch that runs would miss an incomplete batch behind it."""
+    prepared = dataclasses.replace(SERVICE, prepare_s=0.0002)
+    run = simulate(crowded(service=prepared, arrivals=Clients(count=6, round_trip_s=0.001)))
+
+    assert sum(batch.rows for batch in run.batches) > 5.9 * len(run.batches)
+
+
+@pytest.mark.parametrize(("workers", "load", "share"), [(1, 0.3, 0.75), (1, 0.45, 0.4), (4, 0.4, 0.9)])
+def test_a_first_stage_that_overlaps_shortens_the_wait(workers: int, load: float, share: float) -> None:
+    """Relative to a model with both in one stage, at the same arrivals."""
+    staged = ServiceTime(intercept_s=0.005, slope_s=0.0005, prepare_s=0.0006)
+    both = ServiceTime(intercept_s=0.005, slope_s=0.0011)
+    rate = load * staged.capacity(workers=workers, limit_rows=64)
+    times = open_loop("poisson", rate=rate, count=6000, random_=random.Random(1))
+    runs = [
+        simulate(Scenario(service=service, arrivals=times, workers=workers, transport_s=0.0005))
+        for service in (staged, both)
+    ]
+
+    ours, theirs = [sum(answered.finish - answered.arrival for answered in run.answered) for run in runs]
+    assert ours < share * theirs
+
+
 def test_the_transport_of_a_cell_is_simulated() -> None:
     cell = Cell(intercept_ms=10, slope_ms=1, load=0.001)
     near = measure(cell, "fixed:0", 1, requests=50)

@@ -103,13 +103,17 @@ def test_a_frame_names_the_requests_of_bulk() -> None:
         assert batch.bulk == expected
 
 
-@pytest.mark.parametrize(("overlaps", "prepare_s"), [(True, 0.1), (False, None)])
-def test_a_result_has_the_time_to_prepare_while_batches_overlap(
-    overlaps: bool, prepare_s: float | None
+@pytest.mark.parametrize(
+    ("overlaps", "prepare_s", "seconds"), [(True, 0.1, 0.3), (True, 0.5, 0.5), (False, 0.1, 0.9)]
+)
+def test_while_batches_overlap_a_result_has_the_time_of_the_slower_side(
+    overlaps: bool, prepare_s: float, seconds: float
 ) -> None:
+    """The time that the worker says contains the wait for the batch before."""
     ran = batch_of(submitted(Marshalled(b"1", rows=1), rows=1))
-    reply = Reply(1, True, 0.4, [200], [1], [(1, 0.3)], stages_s=(0.1, 0.2, 0.1), overlaps=overlaps)
+    reply = Reply(1, True, 0.9, [200], [1], [(1, 0.3)], stages_s=(prepare_s, 0.2, 0.1), overlaps=overlaps)
 
     result = from_frame(ran, Executed(reply, [b"x"]))
 
-    assert (result.chunks, result.prepare_s) == ([(1, 0.4)], prepare_s)
+    assert result.chunks[0][1] == pytest.approx(seconds)
+    assert result.prepare_s == (prepare_s if overlaps else None)

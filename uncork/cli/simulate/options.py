@@ -53,6 +53,10 @@ class SimulateOptions:
 
     intercept_ms: float = option(5.0, "Milliseconds that each batch takes, whatever its size.")
     slope_ms: float = option(0.1, "Milliseconds that each row adds; with --lengths, each unit of length.")
+    prepare_ms: float = option(
+        0.0,
+        "Milliseconds that each row takes in the stage prepare, which overlaps with the batch before.",
+    )
     lengths: str | None = option(
         None,
         f"Distribution of the rows' lengths, one of {', '.join(LENGTHS)}. A tenth of the rows of "
@@ -168,6 +172,7 @@ class SimulateOptions:
         model = {
             "intercept_ms": self.intercept_ms,
             "slope_ms": self.slope_ms,
+            "prepare_ms": self.prepare_ms,
             "noise_cv": self.noise,
             "workers": self.workers,
             "transport_ms": self.transport_ms,

@@ -24,7 +24,7 @@ FULL_ROWS = 64
 # Errors of a cell name its fields.
 _OPTIONS = {
     **flags("intercept_ms", "slope_ms", "workers", "goal_ms", "load", "clients", "round_trip_ms", "think_ms"),
-    **flags("lengths", "padding", "transport_ms", "request_ms"),
+    **flags("lengths", "padding", "prepare_ms", "transport_ms", "request_ms"),
     "noise_cv": "--noise",
     "limit_rows": "--max-batch-size",
 }
