@@ -143,10 +143,6 @@ class Slots:
         self.memory.limit(worker, api, fits)
         return True
 
-    def next_fits(self, api: str, slowdown: Callable[[int], float] | None, now: float) -> float:
-        """Return the size of a batch that fits into the memory of the next idle worker; one must be idle."""
-        return self.memory.of(self.next_idle(slowdown, now), api) if api in self.memory else math.inf
-
     def is_gone(self, worker: int) -> bool:
         """Return True if a worker gets no more batches and has none."""
         return worker not in self._workers and worker not in self._batches

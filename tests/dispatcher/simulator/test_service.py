@@ -98,6 +98,7 @@ def test_capacity_is_that_of_full_batches() -> None:
         ({"intercept_s": -0.001}, "must take some time"),
         ({"slope_s": -0.001}, "must take some time"),
         ({"intercept_s": 0.0, "slope_s": 0.0}, r"must take some time, got 0\.0 \+ 0\.0 \* rows"),
+        ({"prepare_s": -0.1}, "prepare_s must be finite and not negative, got -0.1"),
         ({"padding": 1.5}, "padding must be a share, got 1.5"),
         ({"noise_cv": -0.1}, "noise_cv must not be negative, got -0.1"),
         ({"speeds": (1.0, 0.0)}, "must be positive"),
