@@ -191,11 +191,12 @@ def test_responses_stay_when_memory_runs_out(batches: list[list[Any]], limit: in
 
 
 @pytest.mark.usefixtures("always")
-def test_no_stage_runs_at_the_same_time_as_itself() -> None:
+@pytest.mark.parametrize("many", [400, pytest.param(100_000, marks=pytest.mark.long_run)])
+def test_no_stage_runs_at_the_same_time_as_itself(many: int) -> None:
     service = fresh()
     numbers = random.Random(1)
     rows = ["a"] * 40 + ["prepare", "call", "finish"]
-    batches = [numbers.choices(rows, k=numbers.randint(1, 8)) for _ in range(400)]
+    batches = [numbers.choices(rows, k=numbers.randint(1, 8)) for _ in range(many)]
 
     replies = served(service, calls_of(batches))
 
