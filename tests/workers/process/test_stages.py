@@ -250,6 +250,49 @@ def test_a_batch_is_prepared_and_the_one_before_finished_while_the_handler_runs(
     assert all(reply.overlaps and reply.stages_s is not None for reply, _ in replies)
 
 
+class Hurried(Service):
+    """The second batch is finished in the main thread while the other thread replies to the first."""
+
+    def setup(self) -> None:
+        self.queued, self.replying, self.finished = threading.Event(), threading.Event(), threading.Event()
+
+    def second_half(self, rows: list[Any]) -> list[Any]:
+        if rows == ["second"]:
+            self.finished.set()
+        return rows
+
+    @api(input=Json(), finish=second_half)
+    def predict(self, rows: list[Any]) -> list[Any]:
+        assert (self.queued if rows == ["first"] else self.replying).wait(HANG_S)
+        return rows
+
+
+@pytest.mark.usefixtures("always")
+def test_a_reply_waits_until_the_one_before_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, reply = Hurried(), GatewayConnection.reply
+    service.setup()
+    batches = GatewayConnection.batches
+
+    def read(gateway: GatewayConnection) -> Iterator[Any]:
+        for number, call in enumerate(batches(gateway)):
+            yield call
+            if number == 1:
+                service.queued.set()
+
+    def send(gateway: GatewayConnection, head: Reply, bodies: Sequence[bytes]) -> None:
+        if head.batch == 1:
+            service.replying.set()
+            assert service.finished.wait(HANG_S)
+        reply(gateway, head, bodies)
+
+    monkeypatch.setattr(GatewayConnection, "batches", read)
+    monkeypatch.setattr(GatewayConnection, "reply", send)
+
+    replies = served(service, calls_of([["first"], ["second"]]))
+
+    assert [head.batch for head, _ in replies] == [1, 2]
+
+
 @pytest.mark.usefixtures("always")
 def test_a_lone_batch_stays_in_the_main_thread() -> None:
     service = fresh()

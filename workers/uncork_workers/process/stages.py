@@ -69,6 +69,8 @@ class OverlappingStages:
         self._last_ahead = -1
         """The number of the last batch that was prepared while another ran."""
         self._replied_at = 0.0
+        self._replying = threading.Lock()
+        """Held until a reply is on its way: both threads reply, and the gateway reads replies in order."""
         self._errors: list[BaseException] = []
 
     def serve(self) -> None:
@@ -171,14 +173,15 @@ class OverlappingStages:
 
     def _reply(self, turn: _Turn) -> None:
         reply, bodies = turn.answers or (turn.run.reply(), turn.run.bodies)  # type: ignore[union-attr]
-        now = time.perf_counter()
-        seconds = now - max(turn.arrived, self._replied_at)
-        self._observe(turn, reply, seconds)
-        self._replied_at = now
-        self._due.remove(turn.due)
-        self._replied += 1
-        overlaps = turn.run is not None and self._overlaps_now(turn)
-        self._gateway.reply(replace(reply, seconds=seconds, overlaps=overlaps), bodies)
+        with self._replying:
+            now = time.perf_counter()
+            seconds = now - max(turn.arrived, self._replied_at)
+            self._observe(turn, reply, seconds)
+            self._replied_at = now
+            self._due.remove(turn.due)
+            self._replied += 1
+            overlaps = turn.run is not None and self._overlaps_now(turn)
+            self._gateway.reply(replace(reply, seconds=seconds, overlaps=overlaps), bodies)
 
     def _observe(self, turn: _Turn, reply: Reply, seconds: float) -> None:
         """Learn what overlap does to the time that a batch takes."""
