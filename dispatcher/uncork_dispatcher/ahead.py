@@ -1,17 +1,17 @@
 """Which batch to send to a worker that still runs another, and when.
 
-A batch that is *complete*, because it is full or its policy would not add to it, is sent a little before its
-worker should be idle: so no transport lies between the two. If the worker prepares a batch while it runs
-another, a complete batch is sent at once. An incomplete batch is then sent just in time to be prepared when
-the worker is idle, if the requests are independent of the answers: clients that wait for the batch that runs
-would miss it. Times are seconds on the core's clock.
+A batch is *complete* if it is full or its policy would not add to it. It is sent a little before its worker
+should be idle, so that the worker need not wait for it. A worker that prepares a batch while it runs another
+gets complete batches at once. It gets an incomplete batch just in time to have prepared it when it is idle,
+unless most clients wait for answers: those of the batch that runs would miss it. Times are seconds on the
+core's clock.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.bulk import BulkRoom
@@ -25,14 +25,6 @@ from uncork_dispatcher.workers.slots import Slots
 _LEAD = 2.0
 
 
-class Ahead(NamedTuple):
-    """A release to the worker of a batch that runs, ``behind`` it; not before ``at``."""
-
-    at: float
-    behind: Batch[Any]
-    release: Release
-
-
 class AheadPlanner:
     """Decides about the batches ahead of all APIs, from the state of the core."""
 
@@ -41,8 +33,8 @@ class AheadPlanner:
         self._slots = slots
         self._room = room
 
-    def plan(self, queue: RequestQueue, now: float) -> Ahead | None:
-        """Return how a batch of a queue may be sent ahead; None if it may not, as things are.
+    def next_at(self, queue: RequestQueue, now: float) -> tuple[float, Batch[Any] | None]:
+        """Return when a batch of this queue may be sent ahead, and behind which; infinity, None if never.
 
         The APIs of both batches must be idempotent: if the worker dies, it is unknown which batches had
         started.
@@ -56,23 +48,27 @@ class AheadPlanner:
             and api.rules.idempotent
             and self._apis[behind.api].rules.idempotent
         ):
-            return None
-        at = max(now, behind.finish - _LEAD * behind.transport_s)
-        if api.fills_batch(queue, self._slots.memory.of(behind.worker, queue.api)):
-            release = self._complete(api, queue)
-            # The first stage of a batch can begin at once.
-            at = now if api.model.overlaps else at
+            return math.inf, None
+        at = behind.finish - _LEAD * behind.transport_s
+        if self._is_complete(queue, behind):
+            at = now if api.model.overlaps else at  # its first stage can begin at once
         elif api.model.overlaps and api.has_independent_requests(queue, now):
-            decision = api.policy.decide(api.view(queue, self._slots, now, behind))
-            if not isinstance(decision, Release):
-                return None
-            release, at = decision, max(now, at - prepare_s)
+            at -= prepare_s
         else:
-            return None
-        waits = self._room.neighbors_wait_s(queue, self._slots.of(queue.api), now) < math.inf
-        return None if waits else Ahead(at, behind, release)
+            return math.inf, None
+        if self._room.neighbors_wait_s(queue, self._slots.of(queue.api), now) < math.inf:
+            return math.inf, None
+        return max(now, at), behind
 
-    def _complete(self, api: Api, queue: RequestQueue) -> Release:
+    def release(self, queue: RequestQueue, behind: Batch[Any], now: float) -> Release | None:
+        """Return the release of a batch that may be sent ahead now; None if its policy would hold it."""
+        api = self._apis[queue.api]
+        if not self._is_complete(queue, behind):
+            decision = api.policy.decide(api.view(queue, self._slots, now, behind))
+            return decision if isinstance(decision, Release) else None
         if api.policy.complete_rows <= queue.rows:
             return Release(api.policy.complete_rows, "not_worth_waiting")
         return Release(api.policy.limit_rows, "full")
+
+    def _is_complete(self, queue: RequestQueue, behind: Batch[Any]) -> bool:
+        return self._apis[queue.api].fills_batch(queue, self._slots.memory.of(behind.worker, queue.api))

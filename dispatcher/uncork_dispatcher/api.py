@@ -68,7 +68,7 @@ class Api:
         self.model.change(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
 
     def view(self, queue: RequestQueue, slots: Slots, now: float, behind: Batch[Any] | None = None) -> View:
-        """Return the policy's view of a queue, or the view at the end of the batch that it is ``behind``."""
+        """Return the policy's view of a queue; with ``behind``, its view when that batch should have ended."""
         rules, model, share = self.rules, self.model, slots.of(queue.api)
         if behind is not None:
             share, now = share.freed(behind), max(now, behind.finish)
@@ -124,8 +124,8 @@ class Api:
         model, shared, share = self.model, (ended.api, ended.group, ended.key), slots.of(ended.api)
         traffic = self.traffic.of((ended.group, ended.key), now)
         # Most traffic ends here. At most twice the last group may be away together.
-        most_idle_s = 2 * traffic.returns.group_times.latest_s + model.transport_s
-        most_idle_s += model.prepare_s(ended.rows)
+        most_away_s = 2 * traffic.returns.group_times.latest_s
+        most_idle_s = most_away_s + model.transport_s + model.prepare_s(ended.rows)
         if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
             return None
         separates = model.measures.separates and self._has_lengths

@@ -268,8 +268,8 @@ class Dispatcher:
         """End a batch; its worker is idle again, or starts the batch ahead.
 
         ``seconds`` is how long the batch took, if it ended before ``now``. ``chunks`` gives (rows, seconds)
-        of each call at the worker, if known: the rest of the time is transport. ``prepare_s`` is the part of
-        the time that overlaps with the batch before, if it does; None if the worker does not overlap batches.
+        of each call at the worker, if known: the rest of the time is transport. ``prepare_s`` is how long the
+        worker prepared the batch, if it can do so while it runs another; then ``chunks`` exclude it.
         Returns False, and does nothing, if the core has given up the batch or its worker.
         """
         self._advance(now)

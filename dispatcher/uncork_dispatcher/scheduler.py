@@ -67,8 +67,7 @@ class Scheduler:
         if not (slots.idle and slots.of(queue.api).idle):  # mostly without the call
             api = self._apis[queue.api]
             may_go_ahead = api.model.overlaps or api.fills_batch(queue, slots.memory.least(queue.api))
-            ahead = self._ahead.plan(queue, now) if may_go_ahead else None
-            return math.inf if ahead is None else ahead.at
+            return self._ahead.next_at(queue, now)[0] if may_go_ahead else math.inf
         held = queue.held
         stands = (
             held is not None
@@ -190,10 +189,14 @@ class Scheduler:
         """Send batches ahead to workers that will soon be idle; return when the next may be sent."""
         while not (share.idle or self.draining):
             queue = self._queues.most_urgent(share.apis)
-            ahead = None if queue is None else self._ahead.plan(queue, now)
-            if queue is None or ahead is None or ahead.at > now:
-                return math.inf if ahead is None else ahead.at
-            _, behind, release = ahead
+            if queue is None:
+                break
+            at, behind = self._ahead.next_at(queue, now)
+            if behind is None or at > now:
+                return at
+            release = self._ahead.release(queue, behind, now)
+            if release is None:
+                break
             self._slots.put_ahead(
                 self._take(queue, release, actions, now, worker=behind.worker, behind=behind)
             )

@@ -38,7 +38,7 @@ class ServiceModel:
         self.estimate = self.measures.of_cost
         """The batch time of an average worker, by the cost of a batch."""
         self.alone = self.estimate
-        """The same for a batch that nothing overlaps with, because its worker was idle."""
+        """The same for a batch on an idle worker, with the time to prepare it."""
         self._trusted_size = -1.0
         self._out_of_reach = False
 
@@ -71,7 +71,7 @@ class ServiceModel:
         return min(rows * self.measures.ratio, self._limit_size) <= self._trusted_size
 
     def prepare_s(self, rows: float) -> float:
-        """Return the seconds that a worker prepares a batch, while it runs another; 0 without overlap."""
+        """Return how long a worker prepares a batch while it runs another; 0 s if it does not."""
         return self._prepares.estimate.seconds(rows) if self.overlaps else 0.0
 
     def least_s(self, size: BatchSize) -> float:
@@ -104,7 +104,7 @@ class ServiceModel:
         ``chunks`` gives (rows, seconds) of each call at the worker, if known: the rest of the time is
         transport. ``smallest`` is the size of the smallest request in the batch. A batch that ``was_ahead``
         shows no transport, because ``seconds`` excludes most of its way to the worker. ``prepare_s`` is how
-        long the worker prepared the batch, if it does so while it runs another; the call excludes it.
+        long the worker prepared the batch, if it can do so while it runs another; ``chunks`` exclude it.
         """
         self.overlaps = prepare_s is not None
         if prepare_s is not None:

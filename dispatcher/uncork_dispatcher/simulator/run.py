@@ -63,8 +63,8 @@ class LostBatch(NamedTuple):
 class _Sent(NamedTuple):
     """A batch that the core has sent and whose results have not arrived.
 
-    ``rows`` and ``padded`` are its true sizes, which the core may not know. The worker starts it at
-    ``begins``, or ends the batch before then, and runs it for ``seconds``.
+    ``rows`` and ``padded`` are its true sizes, which the core may not know. The worker is free for it at
+    ``begins``, and ends it ``seconds`` later; its model runs for ``model_s``.
     """
 
     batch: Batch[int]
@@ -74,7 +74,7 @@ class _Sent(NamedTuple):
     seconds: float
     model_s: float
     prepare_s: float
-    """How long its first stage takes, while the batch before may still run."""
+    """How long its first stage takes; it may overlap with the batch before."""
 
 
 class _Size(NamedTuple):

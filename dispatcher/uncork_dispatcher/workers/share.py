@@ -53,7 +53,7 @@ class Share:
         self.idle = idle if idle < left else left if left > 0 else 0
 
     def freed(self, batch: Batch[Any]) -> Share:
-        """Return the share as it will be when a batch has ended, unless another ends before."""
+        """Return a copy in which a batch has ended and its worker is idle."""
         freed = Share(self.reserved)
         freed.finishes, freed.batches = self.finishes.copy(), self.batches.copy()
         freed.remove(batch)

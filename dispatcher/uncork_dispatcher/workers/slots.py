@@ -206,8 +206,8 @@ class Slots:
 
         Nothing is sent behind a batch that runs again, because it may kill this worker too. With several
         workers, nothing is sent behind a batch whose end is uncertain: another worker may be idle first. And
-        nothing while another API waits for its reserved worker. A worker that prepares a batch for
-        ``prepare_s`` while it runs another may be as much earlier.
+        nothing while another API waits for its reserved worker. If the worker prepares the batch while it
+        runs the other, ``prepare_s`` is how long: the end may be uncertain by as much more.
         """
         if not self._takes_ahead or (self._reserved and any(share.is_short for share in self.shares)):
             return None

@@ -55,7 +55,7 @@ class SimulateOptions:
     slope_ms: float = option(0.1, "Milliseconds that each row adds; with --lengths, each unit of length.")
     prepare_ms: float = option(
         0.0,
-        "Milliseconds of each row in the stage prepare, which overlaps with the batch before.",
+        "Milliseconds that the stage prepare adds for each row. It overlaps with the batch before.",
     )
     lengths: str | None = option(
         None,
