@@ -68,7 +68,7 @@ class Api:
         self.model.change(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
 
     def view(self, queue: RequestQueue, slots: Slots, now: float, behind: Batch[Any] | None = None) -> View:
-        """Return the policy's view of a queue; with ``behind``, its view when that batch should have ended."""
+        """Return the policy's view of a queue: now, or when the batch ``behind`` should end."""
         rules, model, share = self.rules, self.model, slots.of(queue.api)
         if behind is not None:
             share, now = share.freed(behind), max(now, behind.finish)

@@ -49,8 +49,7 @@ class Share:
 
     def count_idle(self, idle: int) -> None:
         """Count the idle workers; ``idle`` are idle among all workers."""
-        left = self.workers - len(self.batches)
-        self.idle = idle if idle < left else left if left > 0 else 0
+        self.idle = max(0, min(idle, self.workers - len(self.batches)))
 
     def freed(self, batch: Batch[Any]) -> Share:
         """Return a copy in which a batch has ended and its worker is idle."""

@@ -224,10 +224,9 @@ def _encode_image(image: Any, media_type: str) -> bytes:
 
 
 def _listed(results: object, expected: int) -> Sequence[Any]:
+    results = _as_sequence(results)
     if not isinstance(results, list | tuple):
-        results = _as_sequence(results)
-        if not isinstance(results, list | tuple):
-            raise no_results(results, expected)
+        raise no_results(results, expected)
     check_count(len(results), expected)
     return results
 

@@ -84,9 +84,7 @@ class BatchRun:
             costs,
             batch.metas or (),
             batch.raw or (),
-            [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters]
-            if batch.parameters
-            else (),
+            [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters or ()],
             [names[second] for second in batch.bulk or [False] * count] if names else (),
             range(count),
         )
@@ -279,9 +277,7 @@ class BatchRun:
             reasons=self._reasons,
             limit=None if self.calls.limit.most == math.inf else self.calls.limit.most,
             memory_failures=self._memory_failures,
-            counts=[(name, dict(labels), total) for (name, labels), total in metrics.counts.items()]
-            if metrics.counts
-            else [],
+            counts=[(name, dict(labels), total) for (name, labels), total in metrics.counts.items()],
             observed=metrics.observed,
             dropped_metrics=metrics.dropped,
             cancelled=cancelled,

@@ -189,8 +189,9 @@ class HandlerCalls:
             raise asyncio.CancelledError
 
     def _begin(self, requests: BatchRequests, start: int, count: int, costs: Sequence[float]) -> int:
-        """Set the context of a call with ``count`` rows from ``start`` on, of these costs, unless it fits
-        already; return its padded size.
+        """Set what ``context()`` says of the ``count`` rows from ``start`` on, with these costs.
+
+        Return the padded size of their call.
         """
         self._called = count, costs
         size = padded_size(count, self._batch.allowed_batch_sizes)
@@ -198,7 +199,7 @@ class HandlerCalls:
         if costs or requests.parameters or requests.classes or not has_all:
 
             def of_rows(values: Sequence[T]) -> Sequence[T]:
-                """Return the value of each row of the call, given those of each request, if any."""
+                """Repeat the value of each request for its rows in this call."""
                 each = chain.from_iterable(map(repeat, values, requests.rows))
                 return with_copies([*islice(each, start, start + count)], size) if values else ()
 
