@@ -10,6 +10,7 @@ variant to policy: above 1, the mechanism is worth something.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -28,12 +29,12 @@ from benchmarks import matrices as matrix
 from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
 from benchmarks.harness.cli import MarkdownFile, choose
 from benchmarks.harness.sheets import Sheet, markdown, output, show
+from uncork_dispatcher.ahead import AheadPlanner
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.compare import ratio
 from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.service import ServiceTime
-from uncork_dispatcher.workers.slots import Slots
 
 _FIRST_SEED = 101
 _NO_GOAL_MS = 1e6
@@ -225,7 +226,7 @@ def run(task: Task) -> Measured:
     # No subclass of the policy can do this: the core itself chooses workers and sends batches ahead.
     without: dict[str, AbstractContextManager[object]] = {
         variant_of("speeds"): patch.object(SpeedFactors, "slowdown", lambda factors, worker: 1.0),
-        variant_of("ahead"): patch.object(Slots, "next_ahead", lambda slots, now, api: None),
+        variant_of("ahead"): patch.object(AheadPlanner, "next_at", lambda *_: (math.inf, None)),
     }
     with without.get(task.policy, nullcontext()):
         return measure(cell, task.policy, task.seed, requests=requests)
