@@ -34,6 +34,8 @@ from uncork_loadtests.servers import reserved_port, serve
 _SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
 _FIXED_MS = 5.0
 _MAX_BATCH_ROWS = 32
+# Three times the longest batch, so that a busy machine misses no deadline without a fault.
+_GOAL_MS = 1000
 # Capacity of the workers relative to the rate; the overload must exceed it.
 _CAPACITY_FACTOR = 3.0
 _ROWS_PER_REQUEST = 1.2
@@ -136,6 +138,7 @@ def _command(settings: Settings, served: Sequence[str], *, grpc_port: int) -> li
     options = {
         "--grpc-port": grpc_port,
         "--mb-max-batch-size": _MAX_BATCH_ROWS,
+        "--mb-max-latency": _GOAL_MS,
         "--max-body-bytes": MAX_BODY_BYTES,
         "--max-queue-rows": max(200, round(settings.rate / 2)),
         "--drain-timeout": DRAIN_TIMEOUT_S,
