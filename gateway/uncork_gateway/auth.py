@@ -12,6 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from uncork_gateway.headers import host_name, names_us
 
+WriteError = Callable[[Scope, int, str, dict[str, str]], Response]
+"""Makes an error from scope, status, detail and headers, in the form that clients of the path expect."""
+
 _SHORTEST_KEY = 16
 _BEARER = b"bearer "
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -88,13 +91,13 @@ class RequireKey:
     Attributes:
         app: serves all other requests.
         keys: returns the accepted keys.
-        error: returns the 401 response, in the path's format, from path, status, detail and headers.
+        error: writes the 401 response.
         free: the routes of the app that need no key.
     """
 
     app: ASGIApp
     keys: AcceptedKeys
-    error: Callable[[str, int, str, dict[str, str]], Response]
+    error: WriteError
     free: Sequence[BaseRoute]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,7 +105,7 @@ class RequireKey:
         if keys is None or self._is_free(scope) or keys.admit(scope["headers"]):
             await self.app(scope, receive, send)
             return
-        refusal = self.error(scope["path"], 401, REFUSAL, {"www-authenticate": "Bearer"})
+        refusal = self.error(scope, 401, REFUSAL, {"www-authenticate": "Bearer"})
         await refusal(scope, receive, send)
 
     def _is_free(self, scope: Scope) -> bool:
@@ -121,7 +124,7 @@ class RefuseOtherSites:
 
     app: ASGIApp
     allowed_hosts: Callable[[], Collection[str]]
-    error: Callable[[str, int, str, dict[str, str]], Response]
+    error: WriteError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_change = scope["type"] == "http" and scope["method"] not in _SAFE
@@ -129,7 +132,7 @@ class RefuseOtherSites:
         if not reason:
             await self.app(scope, receive, send)
             return
-        await self.error(scope["path"], 403, reason, {})(scope, receive, send)
+        await self.error(scope, 403, reason, {})(scope, receive, send)
 
 
 def _other_site(headers: Mapping[bytes, bytes], allowed_hosts: Collection[str]) -> str:

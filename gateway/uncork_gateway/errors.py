@@ -208,6 +208,10 @@ def openai_error(
     return msgspec.json.encode({"error": {"message": detail, "type": kind, "param": None, "code": reason}})
 
 
+PROBLEM_JSON = "application/problem+json"
+"""The media type of problem documents."""
+
+
 class ErrorWriter(NamedTuple):
     """The media type of error bodies, and the function that writes one.
 
@@ -219,6 +223,6 @@ class ErrorWriter(NamedTuple):
 
 
 ERROR_WRITERS: Mapping[ErrorFormat, ErrorWriter] = {
-    "problem": ErrorWriter("application/problem+json", problem),
+    "problem": ErrorWriter(PROBLEM_JSON, problem),
     "openai": ErrorWriter(JSON, openai_error),
 }

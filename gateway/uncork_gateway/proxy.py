@@ -249,13 +249,13 @@ class Proxy:
         self._models.expire()
 
 
-def _error(path: str, status: int, detail: str, headers: dict[str, str]) -> Response:
+def _error(scope: Scope, status: int, detail: str, headers: dict[str, str]) -> Response:
     return Response(error_body(detail), status, headers=headers, media_type="application/json")
 
 
 async def _speaks_grpc(scope: Scope, receive: Receive, send: Send) -> None:
     detail = "the model servers speak gRPC: send requests to the gRPC port of this proxy, --grpc-port"
-    await _error(scope["path"], 404, detail, {})(scope, receive, send)
+    await _error(scope, 404, detail, {})(scope, receive, send)
 
 
 def _servers_at(addresses: Sequence[httpx.URL], settings: ProxySettings) -> Sequence[Server]:

@@ -156,5 +156,7 @@ def problem(reply: httpx.Response, status: int) -> str:
     """Return the detail of a problem document; fail if the reply is not one of that status."""
     assert (reply.status_code, reply.json()["status"]) == (status, status)
     assert reply.headers["content-type"] == "application/problem+json"
+    # Without a connection, as for the application of operators, there is no id.
+    assert reply.json().get("request_id") == reply.headers.get("x-request-id")
     text: str = reply.json()["detail"]
     return text

@@ -100,6 +100,7 @@ def detail(reply: Reply, status: int) -> str:
     document = json.loads(reply.body)
     assert (reply.status, document["status"]) == (status, status)
     assert reply.headers["content-type"] == "application/problem+json"
+    assert document["request_id"] == reply.headers["x-request-id"]
     text: str = document["detail"]
     return text
 

@@ -129,7 +129,7 @@ class HttpProtocol:
                 transport.abort()
                 return
             full = Unavailable("too many connections", reason="too_many_connections")
-            self._replies.add(Refusal(self, full))
+            self._replies.add(Refusal(self, full, request_id=new_request_id()))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state = CLOSED
@@ -375,7 +375,9 @@ class HttpProtocol:
             return
         self.state = event[before]
         if before is not BODY:
-            self._replies.add(Refusal(self, error))
+            # A head that is not complete may have brought the id.
+            request_id = request_id_of(self._parser.headers) if before is HEAD else b""
+            self._replies.add(Refusal(self, error, request_id=request_id or new_request_id()))
         elif self._incoming is not None:
             self._incoming.reject(error)
 

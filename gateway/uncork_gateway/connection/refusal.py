@@ -1,9 +1,9 @@
 """Error responses to input that could not be read as a request."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from uncork_gateway.errors import GatewayError, problem
-from uncork_gateway.headers import header_lines, new_request_id
+from uncork_gateway.errors import PROBLEM_JSON, GatewayError, problem
+from uncork_gateway.headers import header_lines
 from uncork_gateway.interfaces import Connection, QueuedRequest
 
 
@@ -13,8 +13,8 @@ class Refusal:
 
     connection: Connection
     error: GatewayError
+    request_id: bytes
     keep_alive: bool = False
-    request_id: bytes = field(default_factory=new_request_id)
 
     def start(self) -> None:
         access_log = self.connection.access_log
@@ -29,6 +29,6 @@ class Refusal:
 def reply_problem(connection: Connection, request: QueuedRequest, error: GatewayError) -> None:
     """Respond to a started request with a problem document, and close the connection."""
     request.keep_alive = False
-    head = header_lines([*error.headers(), (b"content-type", b"application/problem+json")])
+    head = header_lines([*error.headers(), (b"content-type", PROBLEM_JSON.encode())])
     body = problem(error.status, str(error), error.reason, request.request_id)
     connection.reply(request, error.status, head, body)

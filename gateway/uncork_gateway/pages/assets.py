@@ -17,7 +17,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from uncork_gateway.dialects.accept import choose
-from uncork_gateway.errors import problem
+from uncork_gateway.errors import PROBLEM_JSON
+from uncork_gateway.pages.problems import problem_response
 from uncork_workers.extras import install_command
 
 _MEDIA_TYPES = {
@@ -32,7 +33,7 @@ _POLICY = (
     "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _NOSNIFF = {"x-content-type-options": "nosniff"}
-_HTML, _PROBLEM = "text/html", "application/problem+json"
+_HTML = "text/html"
 INSTALL_PAGES = install_command("pages")
 """The command that installs the packages whose files the pages load."""
 
@@ -67,7 +68,7 @@ class Assets:
         name = request.path_params["name"]
         if name not in self._files:
             # Not with the text of unknown routes, which names those that need a key.
-            return Response(problem(404, f"there is no file {name!r}"), 404, media_type=_PROBLEM)
+            return problem_response(request.scope, 404, f"there is no file {name!r}")
         packed, version = await self._pack(name)
         # A URL with a version never changes its content.
         this = request.query_params.get("v") == version
@@ -105,10 +106,10 @@ async def not_installed(request: Request) -> Response:
     """Return the 404 that says how to install the package that a page needs."""
     detail = f"This page is not installed. On the server, run: {INSTALL_PAGES}"
     accept = [value for name, value in request.scope["headers"] if name == b"accept"]
-    if choose(accept, [_PROBLEM, _HTML]) == _HTML:
+    if choose(accept, [PROBLEM_JSON, _HTML]) == _HTML:
         html = f"<!doctype html><title>Not installed</title><p>{escape(detail, quote=False)}</p>"
         return html_page(html, status=501)
-    return Response(problem(501, detail), 501, media_type=_PROBLEM)
+    return problem_response(request.scope, 501, detail)
 
 
 def html_page(html: str, status: int = 200) -> Response:

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from uncork_gateway.auth import AcceptedKeys, ApiKeys, RefuseOtherSites, RequireKey
+from uncork_gateway.auth import AcceptedKeys, ApiKeys, RefuseOtherSites, RequireKey, WriteError
 from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
@@ -21,9 +21,6 @@ from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served, opti
 from uncork_gateway.pages.status.status_builder import StatusBuilder
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
-
-WriteError = Callable[[str, int, str, dict[str, str]], Response]
-"""Makes an error from path, status, detail and headers, in the form that clients of the path expect."""
 
 OnHttpError = Callable[[Request, Exception], Any]
 
@@ -121,9 +118,9 @@ class Pages:
         try:
             reason = self._front.unready(service, in_full=in_full)
         except KeyError:
-            return self._error(request.url.path, 404, f"no service is named {service}", NO_STORE)
+            return self._error(request.scope, 404, f"no service is named {service}", NO_STORE)
         if reason:
-            return self._error(request.url.path, 503, reason, NO_STORE)
+            return self._error(request.scope, 503, reason, NO_STORE)
         return PlainTextResponse("ready\n", headers=NO_STORE)
 
     async def _metrics(self, request: Request) -> Response:
@@ -136,7 +133,7 @@ class Pages:
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         headers = dict(error.headers or {})
-        return options(request, self._error(request.url.path, error.status_code, error.detail, headers))
+        return options(request, self._error(request.scope, error.status_code, error.detail, headers))
 
     async def _admin_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -148,7 +145,9 @@ class Pages:
             if error.status_code == 404:
                 separator = "" if detail.endswith("?") else ";"
                 detail = f"{detail}{separator} client routes are on another port"
-        return options(request, self._error(path, error.status_code, detail, dict(error.headers or {})))
+        return options(
+            request, self._error(request.scope, error.status_code, detail, dict(error.headers or {}))
+        )
 
 
 def _app(routes: Sequence[BaseRoute], on_http_error: OnHttpError) -> Starlette:

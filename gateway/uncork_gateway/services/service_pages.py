@@ -7,9 +7,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from uncork_dispatcher.actions import SHORTEST_RETRY_S
-from uncork_gateway.errors import RefusalReason, problem
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard.page import ORIGIN
@@ -21,6 +22,7 @@ from uncork_gateway.pages.models.unserved import why_unserved
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served, options
 from uncork_gateway.pages.openapi import make_openapi
 from uncork_gateway.pages.plain_pages import Pages
+from uncork_gateway.pages.problems import problem_response
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.repository import Repository, RepositoryAccess
 from uncork_gateway.services.catalogue import Catalogue
@@ -100,7 +102,7 @@ class ServicePages:
     async def _openapi(self, request: Request) -> Response:
         offers = self._catalogue.offers
         if not offers:
-            return self._not_ready(request.url.path)
+            return self._not_ready(request.scope)
         services = {name: offer.service for name, offer in offers.items()}
         document = make_openapi(services, self._catalogue.models, self._front.settings)
         return Response(msgspec.json.encode(document), media_type="application/json")
@@ -111,19 +113,19 @@ class ServicePages:
         # The path may belong to a service that is not described yet, or was not when the head was read.
         is_described = request.method == "POST" and path.encode() in self._front.routes.handlers
         if error.status_code in (404, 405) and (is_described or self._missing()):
-            return self._not_ready(path)
+            return self._not_ready(request.scope)
         # Any other error comes from a page, with a message of its own.
         if error.detail in OF_ROUTER or path.encode() in self._front.routes.handlers:
             methods, hint = self._all_routes()
             error = not_served(request.method, path, methods, otherwise=hint)
             if error.status_code == 404 and (reason := why_unserved(path, self._catalogue.models)):
-                return _error(path, 404, reason, {})
-        refusal = _error(path, error.status_code, error.detail, dict(error.headers or {}))
+                return _error(request.scope, 404, reason, {})
+        refusal = _error(request.scope, error.status_code, error.detail, dict(error.headers or {}))
         return options(request, refusal)
 
-    def _not_ready(self, path: str) -> Response:
+    def _not_ready(self, scope: Scope) -> Response:
         reason = self._missing() or "the service has just become ready; send the request again"
-        return _error(path, 503, reason, {"retry-after": f"{SHORTEST_RETRY_S:g}"}, refused="no_worker")
+        return _error(scope, 503, reason, {"retry-after": f"{SHORTEST_RETRY_S:g}"}, refused="no_worker")
 
     def _all_routes(self) -> tuple[Methods, str]:
         """Return the methods of all paths, and a hint that names the APIs; computed once per reload."""
@@ -138,9 +140,9 @@ class ServicePages:
 
 
 def _error(
-    path: str, status: int, detail: str, headers: dict[str, str], refused: RefusalReason | None = None
+    scope: Scope, status: int, detail: str, headers: dict[str, str], refused: RefusalReason | None = None
 ) -> Response:
+    path = scope["path"]
     if path.startswith(PREFIXES) or path in ROOTS:
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
-    document = problem(status, detail, refused)
-    return Response(document, status, headers=headers, media_type="application/problem+json")
+    return problem_response(scope, status, detail, headers, refused)

@@ -329,6 +329,39 @@ async def test_an_error_before_the_request_is_read_has_an_id() -> None:
     assert json.loads(reply.body)["request_id"] == reply.headers["x-request-id"]
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST /predict HTTP/1.1\r\nX-Request-Id: mine\r\nHost: x\r\nY: \x01\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nX-Request-Id: mine\r\n\r\n",
+        b"POST http://x HTTP/1.1\r\nX-Request-Id: mine\r\nHost: x\r\n\r\n",
+    ],
+    ids=["a character", "no host", "no path"],
+)
+async def test_an_error_in_the_head_has_the_id_of_the_head(request_: bytes) -> None:
+    connection = Connection(serving(Echo()))
+    connection.send(hot(b"12345678", (b"X-Request-Id", b"before")))
+    connection.send(request_)
+    await turns()
+
+    reply = connection.replies()[-1]
+    assert (reply.status, reply.headers["x-request-id"]) == (400, "mine")
+    assert json.loads(reply.body)["request_id"] == "mine"
+
+
+@pytest.mark.parametrize("input_", [b"nonsense\r\n\r\n", b"\r\n" * 40_000])
+async def test_an_error_without_a_head_has_not_the_id_of_the_request_before(input_: bytes) -> None:
+    connection = Connection(serving(Echo()))
+    connection.send(hot(b"12345678", (b"X-Request-Id", b"before")))
+    connection.send(input_)
+    await turns()
+
+    first, second = connection.replies()
+    assert (first.status, first.headers["x-request-id"]) == (200, "before")
+    assert second.status >= 400
+    assert MADE.fullmatch(second.headers["x-request-id"].encode())
+
+
 @pytest.mark.parametrize("cut", [0, 1, 4])
 async def test_a_known_head_is_not_parsed_again_if_the_body_comes_in_pieces(cut: int) -> None:
     """Also if the next request comes with the end of the body."""

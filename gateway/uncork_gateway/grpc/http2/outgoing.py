@@ -188,7 +188,7 @@ class Outgoing(ABC):
     def answer_http(self, status: int) -> None:
         """Respond with an HTTP status to a request that is not a gRPC call."""
         self.is_open = False
-        head, text = replies.http_answer(status)
+        head, text = replies.http_answer(status, (REQUEST_ID, self.request_id))
         connection = self.connection
         connection.outbox.add(headers(self.number, connection.block_prefix + head, ends=False))
         self._unsent, self.unsent_bytes = deque([text]), len(text)

@@ -61,12 +61,15 @@ _HTTP = {
 }
 
 
-def http_answer(status: int) -> tuple[bytes, bytes]:
-    """Return the header block and body of the response to a request that is not a gRPC call."""
+def http_answer(status: int, *headers: Header) -> tuple[bytes, bytes]:
+    """Return the header block and body of the response to a request that is not a gRPC call.
+
+    ``headers`` are those that do not follow from the status.
+    """
     text, more = _HTTP[status]
     fields = [
         (b":status", b"%d" % status),
         (b"content-type", b"text/plain"),
         (b"content-length", b"%d" % len(text)),
     ]
-    return block([*fields, *more]), text
+    return block([*fields, *more, *headers]), text

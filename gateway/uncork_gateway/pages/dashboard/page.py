@@ -1,6 +1,5 @@
 """The routes of the dashboard."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from string import Template
@@ -9,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from uncork_gateway.auth import WriteError
 from uncork_gateway.pages import theme
 from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
 from uncork_gateway.pages.dashboard.event_stream import HEADERS, MEDIA_TYPE, EventStream
@@ -35,7 +35,7 @@ class Dashboard:
 
     Args:
         commands: returns commands that call APIs at :data:`ORIGIN`.
-        error: writes an error from path, status, detail and headers.
+        error: writes an error.
         apart: True if the page and the APIs are on different ports.
     """
 
@@ -44,7 +44,7 @@ class Dashboard:
         source: StatusBuilder,
         commands: Commands,
         *,
-        error: Callable[[str, int, str, dict[str, str]], Response],
+        error: WriteError,
         apart: bool,
     ) -> None:
         history = History()
@@ -86,7 +86,7 @@ class Dashboard:
     async def _events(self, request: Request) -> Response:
         refusal = self._feed.why_no_more
         if refusal:
-            return self._error(request.url.path, 503, refusal, {"retry-after": _RETRY_S})
+            return self._error(request.scope, 503, refusal, {"retry-after": _RETRY_S})
         if request.method == "HEAD":
             return Response(headers=HEADERS, media_type=MEDIA_TYPE)
         return EventStream(self._feed.frames())

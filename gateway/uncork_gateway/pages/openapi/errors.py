@@ -14,6 +14,7 @@ from uncork_gateway.connection.timeouts import slow_body
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import Dialect
 from uncork_gateway.errors import (
+    PROBLEM_JSON,
     GatewayError,
     HandlerFailed,
     RefusalReason,
@@ -29,7 +30,6 @@ from uncork_gateway.pages.openapi.replies import REQUEST_ID, header
 from uncork_gateway.requests.head import read_head, too_large
 from uncork_gateway.settings import ServerSettings
 
-PROBLEM_JSON = "application/problem+json"
 _REASONS = ", ".join(get_args(RefusalReason))
 _ABOUT_REASONS = f"Set if the gateway refused to execute the request: {_REASONS}."
 PROBLEM: Schema = {
