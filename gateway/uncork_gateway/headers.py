@@ -26,6 +26,11 @@ TIMEOUT = b"x-request-timeout-ms"
 """The header with which clients limit their time."""
 TRACE = (b"traceparent", b"tracestate")
 """The headers that name the trace of a request."""
+IDS = (
+    rb"traceparent|tracestate|b3|cf-ray|x-(?:request|correlation)-id|x-request-start|x-amzn-trace-id"
+    rb"|x-b3-(?:trace|span|parentspan)id|x-cloud-trace-context|x-datadog-(?:trace|parent)-id|uber-trace-id"
+)
+"""A pattern of the headers that proxies and tracing libraries add with a new value for each request."""
 NO_STORE = {"cache-control": "no-store"}
 """For pages that show a state: a cache would show an earlier one."""
 

@@ -4,18 +4,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uncork_gateway.headers import REQUEST_ID, Header, path_of, request_id_of
+from uncork_gateway.headers import IDS, REQUEST_ID, Header, path_of, request_id_of
 from uncork_gateway.interfaces import Handler
 
 _MOST_KNOWN = 4096
 _LONGEST_KNOWN_BYTES = 4096
-_ID = re.compile(
-    rb"\r\n(traceparent|tracestate|b3|cf-ray|x-(?:request|correlation)-id|x-request-start|x-amzn-trace-id"
-    rb"|x-b3-(?:trace|span|parentspan)id|x-cloud-trace-context|x-datadog-(?:trace|parent)-id|uber-trace-id)"
-    rb": ?([!-~]{1,256})(?=\r\n)",
-    re.IGNORECASE,
-)
-"""A line of a head that proxies and tracing libraries add with a new value for each request."""
+_ID = re.compile(rb"\r\n(%b): ?([!-~]{1,256})(?=\r\n)" % IDS, re.IGNORECASE)
 _MOST_IDS = 8
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from uncork_dispatcher.callers import notify
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import NO_COST
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.headers import CREDENTIALS, Header
+from uncork_gateway.headers import CREDENTIALS, IDS, Header
 from uncork_gateway.requests.group_parts import Client, Submitted, cancel
 from uncork_gateway.telemetry.metrics import ApiTally
 
 # If the times of many clients pass one after the other, each costs no more than so many requests.
 _MOST_BEGUN = 2
+
+_IDS = re.compile(IDS.decode())
 
 Begin = Callable[[Waiter[HandlerResult], Marshalled, Client], Submitted]
 """Submits a request to the dispatcher."""
@@ -213,12 +216,15 @@ class Coalescing:
 def _key(payload: Marshalled, credentials: Hashable, client: Client) -> Hashable:
     """Return a value that is equal for requests with the same result.
 
-    Everything is compared that the worker gets, so no choice of values makes different requests equal. An
-    error message may name a place in the client's body, so its layout is compared too.
+    Everything is compared that the worker gets, except ids, so no choice of values makes different requests
+    equal. An error message may name a place in the client's body, so its layout is compared too.
     """
-    locate, note = payload.locate, payload.note
+    locate, note, meta = payload.locate, payload.note, payload.meta
+    if meta is not None:
+        headers = tuple([header for header in meta.headers if not _IDS.fullmatch(header[0])])
+        meta = replace(meta, headers=headers)
     return (
-        astuple(replace(payload, cost=NO_COST, note=None, span=None, locate=None, request_id="")),
+        astuple(replace(payload, cost=NO_COST, note=None, span=None, locate=None, meta=meta, request_id="")),
         tuple(payload.cost.of_rows),
         getattr(locate, "func", locate),
         getattr(locate, "args", ()),

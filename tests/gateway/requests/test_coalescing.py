@@ -146,6 +146,13 @@ def of_formats() -> Coalesced:
     return Coalesced(dialect=Native(codec_of(API), offers=("application/json", CSV, NPY)))
 
 
+def of_bytes(*reads: bytes) -> Coalesced:
+    """An API whose handler gets all headers, and lists some."""
+    on = Coalesced(input={"kind": "raw", "accepts": ["*"]})
+    on.stage.route.headers = frozenset(reads)
+    return on
+
+
 def of_v2() -> Coalesced:
     dialect = V2(codec_of(API), model="echo", inputs=ANY_INPUTS, saw=lambda outputs: None)
     on = Coalesced(dialect=dialect)
@@ -178,11 +185,9 @@ def of_v2() -> Coalesced:
         (of_v2, (v2(data=[[1]]),), (v2(),)),
         (of_v2, (v2(name="secret"),), (v2(),)),
         (of_v2, (v2(parameters={"binary_data_output": True}),), (v2(),)),
-        (
-            lambda: Coalesced(input={"kind": "raw", "accepts": ["*"]}),
-            (b"a", (b"x-scale", b"1")),
-            (b"a", (b"x-scale", b"2")),
-        ),
+        (of_bytes, (b"a", (b"x-scale", b"1")), (b"a", (b"x-scale", b"2"))),
+        (lambda: of_bytes(b"b3"), (b"a", (b"b3", b"1")), (b"a", (b"b3", b"2"))),
+        (lambda: of_bytes(b"b3"), (b"a", (b"b3", b"1")), (b"a",)),
     ],
 )
 async def test_what_the_handler_or_the_client_could_tell_apart_runs_by_itself(
@@ -200,6 +205,7 @@ async def test_what_the_handler_or_the_client_could_tell_apart_runs_by_itself(
     ("make", "one", "other"),
     [
         (Coalesced, (b"[1]", (b"x-request-id", b"1")), (b"[1]", (b"user-agent", b"x"))),
+        (of_bytes, (b"a", (b"X-Request-Id", b"1"), (b"traceparent", b"00-1")), (b"a", (b"B3", b"2"))),
         (of_v1, (b'{"instances":[1]}',), (b'{"instances": [1] }',)),
         (of_v2, (v2(id="1"),), (v2(id="2"),)),
         (of_table, (b'{"columns":["a","b"],"data":[[1,2]]}',), (b'{"data":[[1,2]],"columns":["a","b"]}',)),
@@ -219,6 +225,20 @@ async def test_each_client_of_v2_gets_its_own_id() -> None:
     occupied = await on.occupy()
     replies = await on.replies(occupied, *[await on.send(v2(id=name)) for name in ("one", "two")])
     assert [msgspec.json.decode(reply.body)["id"] for reply in replies[1:]] == ["one", "two"]
+
+
+async def test_each_client_gets_its_own_request_id() -> None:
+    """Requests with headers that a proxy or a tracing library adds join, from the first on."""
+    on = of_bytes()
+    occupied = await on.occupy()
+    names = [b"one", b"two", b"three", b"four"]
+    tasks = [
+        await on.send(b"a", (b"X-Request-Id", name), (b"traceparent", b"00-" + name), (b"x-scale", b"1"))
+        for name in names
+    ]
+    replies = (await on.replies(occupied, *tasks))[1:]
+    assert [reply.headers["x-request-id"].encode() for reply in replies] == names
+    assert (on.ran, on.coalesced) == ([b"a"], 3)
 
 
 async def test_classes_do_not_join_each_other() -> None:
