@@ -22,6 +22,7 @@ from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import (
     BatchTimedOut,
     DispatchError,
+    RequestExpired,
     RequestShed,
     WorkerLost,
     WrongResultCount,
@@ -73,6 +74,7 @@ __all__ = [
     "Observer",
     "OnBatchEnd",
     "Reason",
+    "RequestExpired",
     "RequestResult",
     "RequestShed",
     "Runner",

@@ -42,6 +42,12 @@ class Lost(NamedTuple):
     request: Any
 
 
+class Expired(NamedTuple):
+    """Cancel this running request, whose client's time has passed, or extend it if it has other clients."""
+
+    request: Any
+
+
 class GoalOutOfReach(NamedTuple):
     """Warn the operator: the smallest request on an idle worker takes longer than the goal."""
 
@@ -50,4 +56,4 @@ class GoalOutOfReach(NamedTuple):
     needed_s: float
 
 
-Action = Batch[Any] | Shed | Abandon | Lost | GoalOutOfReach
+Action = Batch[Any] | Shed | Abandon | Lost | Expired | GoalOutOfReach

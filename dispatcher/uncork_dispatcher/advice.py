@@ -180,7 +180,7 @@ TEMPLATES: dict[str, tuple[str, str]] = {
     ),
     "long_neighbor/proxy": (_NEIGHBOR, "give {other} a gateway of its own"),
     "client_deadline": (
-        "the time in X-Request-Timeout-Ms passed for {passed:request} before execution",
+        "the time in X-Request-Timeout-Ms passed for {passed:request} before the response",
         "have the clients allow more time",
     ),
     "fixed_window": (

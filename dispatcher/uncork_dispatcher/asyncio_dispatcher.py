@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
@@ -15,11 +16,11 @@ from typing import Any, Generic, TypeVar, assert_never
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed
+from uncork_dispatcher.actions import SHORTEST_RETRY_S, Abandon, Action, Expired, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.alarm import Timer
 from uncork_dispatcher.callers import FutureWaiter, NoBursts, Observers, fail, notify, settle
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost
+from uncork_dispatcher.errors import BatchTimedOut, RequestExpired, RequestShed, WorkerLost
 from uncork_dispatcher.jobs import BatchResult, Bursts, Observer, RequestResult, Runner, Submission
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
@@ -186,6 +187,7 @@ class AsyncDispatcher(Generic[P, R]):
 
         Raises:
             RequestShed: if the request was shed, at once or after it was queued.
+            RequestExpired: if ``client_timeout_s`` passed while it ran.
             BatchTimedOut, WorkerLost: if its batch did not complete.
             Exception: if the runner ended the whole batch with that exception.
         """
@@ -316,6 +318,8 @@ class AsyncDispatcher(Generic[P, R]):
                     self._abandon(batch, behind, now)
                 case Lost(request):
                     fail([request], WorkerLost("the worker died while running the batch"))
+                case Expired(request):
+                    self._expire(request, now)
                 case GoalOutOfReach(api, goal_s, needed_s):
                     log.warning(
                         "%s: even the smallest request takes %.1f ms, longer than the goal (%g ms), so every "
@@ -324,6 +328,23 @@ class AsyncDispatcher(Generic[P, R]):
                     )
                 case _:
                     assert_never(action)
+
+    def _expire(self, request: Submission[P, R], now: float) -> None:
+        """Fail a running request whose client's time has passed, unless it runs for other clients too."""
+        if request.waiter is None:
+            return  # A callback has cancelled it since the poll.
+        if request.on_expiry is None:
+            self._withdraw(request)
+            self._observers.shed(Shed(request, request.api, "client_deadline", SHORTEST_RETRY_S))
+            fail([request], RequestExpired("the client's time passed while the request ran"))
+        else:
+            expires_at = math.inf
+            try:
+                expires_at = request.on_expiry(now)
+            except Exception:
+                log.exception("a waiter raised")
+            self._core.extend(request, expires_at=expires_at, now=self._now())
+        self._changed()
 
     # Batches
 

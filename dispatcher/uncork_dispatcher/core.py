@@ -33,6 +33,8 @@ States of a request (:class:`RequestState`)::
     RETRYING     timeout of the batch               TIMED_OUT
     RETRYING     worker_lost                        LOST
     all these    cancel                             CANCELLED
+
+A running request whose client's time passes has :class:`Expired`: the driver cancels or extends it.
 """
 
 from __future__ import annotations
@@ -191,6 +193,14 @@ class Dispatcher:
         self._advance(now)
         return self._slots.batch(self._queues.cancel(request))
 
+    def extend(self, request: Any, *, expires_at: float, now: float) -> None:
+        """Set a new time for a request that has :class:`Expired`, because it runs for other clients too.
+
+        Ignore a request that has ended.
+        """
+        self._advance(now)
+        self._queues.extend(request, expires_at)
+
     def worker_expected(
         self, place: Hashable, *, now: float, delay_s: float = 0.0, failures: int = 0
     ) -> None:
@@ -292,7 +302,9 @@ class Dispatcher:
         ran.entries = []
         self._forget_if_gone(ran.worker)
         if not (self._queues or self._pending_actions):
-            self._wakeup = self._slots.next_timeout
+            leaving = self._queues.next_to_expire
+            next_timeout = self._slots.next_timeout
+            self._wakeup = next_timeout if leaving is None else min(next_timeout, leaving.expires_at)
         return True
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:

@@ -2,6 +2,7 @@
 
 DispatchError
 ├── RequestShed        shed: its deadline cannot be met, a limit is reached, no worker, draining
+├── RequestExpired     its client's time passed while it ran
 ├── BatchTimedOut      its batch ran past the API's timeout
 ├── WorkerLost         its worker died, and it may not run again
 └── WrongResultCount   the batch function returned another number of results than it got items
@@ -24,6 +25,10 @@ class RequestShed(DispatchError):
         super().__init__(f"request shed: {reason}; retry after {retry_after_s:.1f} s")
         self.reason = reason
         self.retry_after_s = retry_after_s
+
+
+class RequestExpired(DispatchError):
+    """The client's time passed while the request ran."""
 
 
 class BatchTimedOut(DispatchError):

@@ -36,12 +36,14 @@ class Submission(Generic[P, R]):
             unknown.
         flow: the flow of the request; if the rules are ``fair``, flows share the queue equally.
         bulk: True if the request belongs to the API's second class, if it has one.
+        on_expiry: called with the time, on the shell's clock, if the client's time passes while the request
+            runs; returns a new time, because other clients wait too. Without it, the request fails.
         arrival: when the request was submitted, in seconds on the shell's clock.
     """
 
     __slots__ = (
         *("waiter", "api", "payload", "rows", "cost", "longest", "size_bytes", "key", "group"),
-        *("client_timeout_s", "source", "flow", "bulk", "arrival"),
+        *("client_timeout_s", "source", "flow", "bulk", "on_expiry", "arrival"),
     )
 
     def __init__(
@@ -60,6 +62,7 @@ class Submission(Generic[P, R]):
         source: Hashable = None,
         flow: Hashable = None,
         bulk: bool = False,
+        on_expiry: Callable[[float], float] | None = None,
     ) -> None:
         self.waiter: Waiter[R] | None = waiter
         self.api = api
@@ -74,11 +77,12 @@ class Submission(Generic[P, R]):
         self.source = source
         self.flow = flow
         self.bulk = bulk
+        self.on_expiry = on_expiry
         self.arrival = 0.0
 
     def leave(self) -> Waiter[R] | None:
         """Detach and return the waiter; return None if it was notified or has left."""
-        waiter, self.waiter = self.waiter, None
+        waiter, self.waiter, self.on_expiry = self.waiter, None, None
         return waiter
 
 
@@ -209,4 +213,4 @@ class Observer(Protocol):
         """Called once for each released batch, when it has ended."""
 
     def request_shed(self, shed: Shed) -> None:
-        """Called when a request was shed."""
+        """Called when a request was shed, or its client's time passed while it ran."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
-from uncork_dispatcher.actions import Action, Shed, ShedReason
+from uncork_dispatcher.actions import Action, Expired, Shed, ShedReason
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.ahead import AheadPlanner
 from uncork_dispatcher.api import Api
@@ -103,10 +103,17 @@ class Scheduler:
         return Holding(decision.until - now, decision.reason) if isinstance(decision, Hold) else None
 
     def _shed_expired(self, actions: list[Action], now: float) -> float:
-        """Shed queued requests that cannot be answered in time; return when the next may have to be shed."""
+        """Shed queued requests that cannot be answered in time; return when the next may have to be shed.
+
+        Running requests only expire: their worker is busy until the batch ends.
+        """
         leaving = self._queues.next_to_expire
         while leaving is not None and leaving.expires_at <= now:
-            actions.append(self.shed(leaving, "client_deadline", now))
+            if self._queues.is_queued(leaving):
+                actions.append(self.shed(leaving, "client_deadline", now))
+            else:
+                self._queues.expired(leaving)
+                actions.append(Expired(leaving.request))
             leaving = self._queues.next_to_expire
         self._no_workers_since = math.inf if self._slots.workers else min(self._no_workers_since, now)
         # While a worker is idle there is capacity, and a late answer is better than none.

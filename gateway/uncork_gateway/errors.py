@@ -23,7 +23,14 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, ShedReason, WorkerLost
+from uncork_dispatcher import (
+    BatchTimedOut,
+    DispatchError,
+    RequestExpired,
+    RequestShed,
+    ShedReason,
+    WorkerLost,
+)
 from uncork_dispatcher.actions import SHORTEST_RETRY_S
 from uncork_gateway.headers import RETRY_AFTER, Header
 from uncork_workers.wire.schema import JSON, ErrorFormat
@@ -37,14 +44,14 @@ CLIENT_GONE = 499
 """Counted and logged when the client has disconnected; never sent."""
 
 RefusalReason = Literal[ShedReason, "no_room", "too_many_connections", "api_removed"]
-"""Why the gateway declined to execute a request, for clients to branch on; see docs/reference/http.md."""
+"""Why the gateway refused a request, for clients to branch on; see docs/reference/http.md."""
 
 
 class GatewayError(Exception):
     """An error response; the message is for the client.
 
     Attributes:
-        reason: why the gateway refused to execute the request; None for any other error.
+        reason: why the gateway refused the request; None for any other error.
     """
 
     status = 500
@@ -127,7 +134,7 @@ class TimedOut(GatewayError):
 
 
 class ClientTimedOut(TimedOut):
-    """The client's own deadline passed before the request was executed."""
+    """The client's own deadline passed, while the request was queued or while it ran."""
 
     reason = "client_deadline"
 
@@ -155,6 +162,8 @@ def from_dispatcher(error: DispatchError, *, executor: str, timeout: str = TIMEO
     match error:
         case RequestShed(reason="client_deadline"):
             return ClientTimedOut(f"the timeout in {timeout} expired before the request was executed")
+        case RequestExpired():
+            return ClientTimedOut(f"the timeout in {timeout} expired while the request was running")
         case RequestShed():
             message = _SHED[error.reason].format(executor=executor)
             return Unavailable(message, reason=error.reason, retry_after_s=error.retry_after_s)

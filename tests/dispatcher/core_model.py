@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from uncork_dispatcher.actions import Abandon, Action, BatchStatus, Lost, Shed
+from uncork_dispatcher.actions import Abandon, Action, BatchStatus, Expired, Lost, Shed
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.states import RequestState
@@ -86,6 +86,8 @@ class Model:
         self.quarantine: list[Request] = []
         self.losing: set[int] = set()
         """Requests that are lost, which the next poll will say."""
+        self.expired: set[int] = set()
+        """Running requests whose time has passed, as a poll has said."""
         self.workers: dict[int, str] = {}
         """The host of each."""
         self.take_ahead: set[int] = set()
@@ -195,6 +197,11 @@ class Model:
             self._unqueue(request)
         request.move(S.CANCELLED)
 
+    def extended(self, number: int, expires_at: float) -> None:
+        """A running request whose time has passed got a new time."""
+        self.expired.remove(number)
+        self.requests[number].expires_at = expires_at
+
     def expected(self, worker: int, *, at: float, failures: int) -> None:
         """A worker is being launched, or will be."""
         self.launches[worker] = (at, failures)
@@ -282,6 +289,11 @@ class Model:
             match action:
                 case Lost(number):
                     self.losing.remove(number)
+                case Expired(number):
+                    assert self.requests[number].state in RUNS
+                    assert self.requests[number].expires_at <= now
+                    assert number not in self.expired
+                    self.expired.add(number)
                 case Abandon(batch, behind):
                     overdue = self.running.pop(batch.number)
                     assert overdue.gives_up_at <= now
@@ -450,6 +462,9 @@ class Model:
         assert not self.losing
         for batch in self.running.values():
             assert wakeup <= batch.gives_up_at, "a batch would run past its timeout"
+            for one in self._of(batch.start):
+                if one.state in RUNS and one.number not in self.expired:
+                    assert wakeup <= one.expires_at, "a client would give up unseen"
         for request in self.queued():
             assert wakeup <= request.expires_at, "a client would give up unseen"
             if not self.workers:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tests.dispatcher.batches import batch_of
-from uncork_dispatcher.actions import Abandon, Action, GoalOutOfReach, Lost, Shed
+from uncork_dispatcher.actions import Abandon, Action, Expired, GoalOutOfReach, Lost, Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
@@ -175,5 +175,5 @@ class Driver:
                 self.refused[request] = action
             case GoalOutOfReach():
                 self.warnings.append(action)
-            case Abandon() | Lost():
-                raise AssertionError(f"these workers neither hang nor die: {action}")
+            case Abandon() | Lost() | Expired():
+                raise AssertionError(f"these workers neither hang nor die, and clients wait: {action}")

@@ -11,6 +11,7 @@ import pytest
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shell_of
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.callers import FutureWaiter
+from uncork_dispatcher.errors import RequestExpired
 from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
@@ -95,6 +96,91 @@ async def test_requests_of_a_lost_batch_that_have_left_do_not_run_again() -> Non
     callers[1].cancel()
     await turns()
     assert on.left == [(1, ["x"]), (2, ["y"])]
+
+
+async def test_a_running_request_ends_when_its_time_has_passed() -> None:
+    """As if its caller had left: its neighbors get their results, and a second run leaves it out."""
+    on = Noting()
+    patient = calls(on.shell, "x")
+    hasty = [asyncio.ensure_future(on.shell.call("a", each, client_timeout_s=0.2)) for each in "yz"]
+    await asyncio.sleep(0.1)
+    hasty[1].cancel()
+    assert await outcomes(hasty) == ["RequestExpired", "CancelledError"]
+    assert asyncio.get_running_loop().time() == pytest.approx(0.2)
+    await turns()
+    assert on.left == [(1, ["z"]), (1, ["y"])]
+    on.shell.worker_lost(0)
+    on.shell.worker_ready(1)
+    await turns()
+    assert payloads_of(on.running[2][0]) == ["x"]
+    on.end(2)
+    assert await outcomes(patient) == ["x"]
+    assert (on.shell.unanswered, len(on.left)) == (0, 2)
+
+
+async def test_a_task_is_cancelled_when_the_time_of_its_last_caller_has_passed() -> None:
+    workers = Workers(seconds=9.0)
+    shell = dispatcher(workers)
+    callers = [asyncio.ensure_future(shell.call("a", "x", client_timeout_s=each)) for each in (1.0, 2.0)]
+    await asyncio.sleep(1.5)
+    assert workers.cancelled == []
+    assert await outcomes(callers) == ["RequestExpired"] * 2
+    await asyncio.sleep(0.0)
+    assert workers.cancelled == [1]
+    workers.seconds = 1.0
+    assert (await shell.call("a", "z", client_timeout_s=1.5)).result == "Z"
+    assert asyncio.get_running_loop().time() == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+async def test_a_request_with_other_clients_gets_more_time(at: int) -> None:
+    """One of two whose times pass in one poll; the last one then leaves by itself."""
+    on = Noting()
+    times, calls_ = iter([0.3, 0.3, 0.5]), []
+
+    def more(now: float) -> float:
+        calls_.append(now)
+        if (at_s := next(times, None)) is not None:
+            return at_s
+        on.shell.cancel(requests[at])
+        return 0.0
+
+    futures: list[asyncio.Future[RequestResult[str]]] = [asyncio.Future(), asyncio.Future()]
+    requests = [
+        Submission(FutureWaiter(one), "a", "xy"[at_], client_timeout_s=0.2) for at_, one in enumerate(futures)
+    ]
+    requests[at].on_expiry = more
+    for request in requests:
+        on.shell.submit(request)
+    await asyncio.sleep(1.0)
+    assert calls_ == pytest.approx([0.2, 0.3, 0.3, 0.5])
+    assert on.left == [(1, ["yx"[at]]), (1, ["xy"[at]])]
+    assert [future.done() for future in futures] == [at == 1, at == 0]
+    assert isinstance(futures[1 - at].exception(), RequestExpired)
+    assert on.shell.unanswered == 0
+
+
+async def test_a_callback_about_passed_time_may_raise_or_cancel_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The request that it is about then runs on."""
+    on = Noting()
+
+    def fails(now: float) -> float:
+        on.shell.cancel(requests[1])
+        raise OSError
+
+    futures: list[asyncio.Future[RequestResult[str]]] = [asyncio.Future(), asyncio.Future()]
+    requests = [Submission(FutureWaiter(one), "a", "x", client_timeout_s=0.2) for one in futures]
+    requests[0].on_expiry = fails
+    for request in requests:
+        on.shell.submit(request)
+    await asyncio.sleep(1.0)
+    on.end(1)
+    await turns()
+    assert [future.done() for future in futures] == [True, False]
+    assert futures[0].result().result == "x"
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [OSError]
 
 
 async def test_a_task_for_which_nobody_waits_is_cancelled_and_its_slot_is_free() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes
-from uncork_dispatcher.errors import RequestShed
+from uncork_dispatcher.errors import RequestExpired, RequestShed
 from uncork_dispatcher.jobs import longest_queued_s
 from uncork_dispatcher.rules import ApiRules
 
@@ -36,7 +36,9 @@ async def test_a_job_says_how_much_time_is_left() -> None:
     callers += calls(shell, "w")
     await asyncio.sleep(0.4)
     callers += calls(shell, "x")
-    await asyncio.gather(*callers, shell.call("a", "y", client_timeout_s=0.6))
+    with pytest.raises(RequestExpired):
+        await shell.call("a", "y", client_timeout_s=0.6)
+    await asyncio.gather(*callers)
 
     first, second = workers.jobs
     assert first.left_s == [0.8]

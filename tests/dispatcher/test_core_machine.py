@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from tests.dispatcher.core_model import TRANSITIONS, Model, Request
-from uncork_dispatcher.actions import BatchStatus
+from uncork_dispatcher.actions import BatchStatus, Expired
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiStats
@@ -84,8 +84,21 @@ class CoreMachine(RuleBasedStateMachine):
         if wanted:
             while actions := self.core.poll(self.now):
                 self.books.entered(actions, now=self.now, stats=self._stats())
+                self._expire([action.request for action in actions if isinstance(action, Expired)])
             self.books.at_rest(self.now, self.core.next_wakeup())
             assert self.core.is_empty == (not self.books.queued() and not self.books.running)
+
+    def _expire(self, requests: list[int]) -> None:
+        """Cancel, extend or ignore running requests whose time has passed."""
+        for request in requests:
+            match request % 3:
+                case 0:
+                    self.core.cancel(request, now=self.now)
+                    self.books.cancelled(request)
+                case 1:
+                    expires_at = math.inf if request % 2 else self.now + 0.1
+                    self.core.extend(request, expires_at=expires_at, now=self.now)
+                    self.books.extended(request, expires_at)
 
     @rule(
         api=st.sampled_from(["tight", "tight", "loose"]),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.driver import Arrival, Driver, core_with, poll_all, start_one, starts, teach
-from uncork_dispatcher.actions import Shed
+from uncork_dispatcher.actions import Expired, Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
@@ -254,6 +254,41 @@ def test_a_client_that_gives_up_is_refused_then() -> None:
 
     core.batch_done(1, status="worked", now=0.2)
     assert core.poll(0.2) == [Shed(1, "a", "client_deadline", 1.0)]
+
+
+def test_a_client_may_give_up_while_its_request_runs() -> None:
+    """The core says so once, whether the driver cancels it, extends it, or does nothing."""
+    core = core_with(ApiRules(name="a", policy="fixed:0"))
+    for request, expires_at in enumerate([0.2, 0.4, math.inf, 0.3, 0.3]):
+        core.submit(request, api="a", now=0.0, expires_at=expires_at)
+    [batch] = starts(poll_all(core, 0.0))
+    assert core.next_wakeup() == 0.2
+    assert core.poll(0.2) == [Expired(0)]
+    assert core.cancel(0, now=0.2) is batch
+    assert (poll_all(core, 0.2), core.next_wakeup()) == ([], 0.3)
+    assert core.poll(0.3) == [Expired(3), Expired(4)]
+    core.extend(3, expires_at=0.35, now=0.3)
+    assert (poll_all(core, 0.3), core.next_wakeup()) == ([], 0.35)
+    assert core.poll(0.5) == [Expired(3), Expired(1)]
+    core.extend(3, expires_at=math.inf, now=0.5)
+    core.submit(5, api="a", now=0.5, expires_at=0.6)
+    core.worker_retired(0, now=0.5)
+    core.batch_done(batch.number, status="worked", now=0.5)
+    core.extend(1, expires_at=0.55, now=0.5)
+    assert [type(action) for action in poll_all(core, 0.7)] == [Shed]
+    assert core.is_empty
+
+
+def test_a_batch_that_ends_leaves_the_times_of_others() -> None:
+    """Also if nothing is queued: those of other batches, not its own."""
+    core = core_with(ApiRules(name="a", policy="fixed:0", timeout_s=9.0), workers=2)
+    for request, expires_at in enumerate([0.2, 0.4]):
+        core.submit(request, api="a", now=0.0, expires_at=expires_at)
+        poll_all(core, 0.0)
+    core.batch_done(1, status="worked", now=0.1)
+    assert core.next_wakeup() == 0.4
+    core.batch_done(2, status="worked", now=0.1)
+    assert core.next_wakeup() == math.inf
 
 
 def test_a_client_that_gives_up_is_not_hidden_by_one_more_urgent() -> None:

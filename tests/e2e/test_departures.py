@@ -56,6 +56,16 @@ def test_a_worker_is_free_when_its_clients_have_left(server: Server, api: str) -
     assert "Traceback" not in server.output
 
 
+@pytest.mark.parametrize("api", ["asks", "waits"])
+def test_a_worker_is_free_when_its_clients_time_has_passed(server: Server, api: str) -> None:
+    """On a busy machine, the time may pass before the worker has the request."""
+    before = server.metric("uncork_batches_total", api=api, outcome="cancelled")
+    while server.metric("uncork_batches_total", api=api, outcome="cancelled") == before:
+        late = HTTP.post(f"{server.base}/{api}", json=[1], headers={"x-request-timeout-ms": "500"})
+        assert (late.status_code, late.json()["reason"]) == (504, "client_deadline")
+        assert is_free(server)
+
+
 def test_a_stream_that_waits_ends_with_its_client(server: Server) -> None:
     connection = sent(server, b"/streams")
     assert connection.recv(4096)

@@ -94,7 +94,7 @@ class RequestQueues:
         self._entries: dict[Any, Entry] = {}
         """The entries that have not ended, by request."""
         self._impatient: dict[int, Entry] = {}
-        """The queued requests whose clients have set a time, by number."""
+        """The requests whose clients have set a time, by number."""
         self._expiries = LazyHeap(self._impatient)
         self._last_number = 0
         self._quarantined_went_last = False
@@ -132,9 +132,8 @@ class RequestQueues:
         """Queue a request in ``entry.queue``; return True if it is now the most urgent request there."""
         queue = entry.queue
         self._entries[entry.request] = entry
-        if entry.expires_at != math.inf:
-            self._impatient[entry.number] = entry
-            self._expiries.push(entry.expires_at, entry.number)
+        if entry.expires_at != math.inf and entry.number not in self._impatient:
+            self._expect(entry)
         self._backlog(queue.api, bulk=entry.bulk).add(entry)
         is_first = queue.append(entry)
         if is_first:
@@ -195,9 +194,10 @@ class RequestQueues:
         entry = self._entries.pop(request, None)
         if entry is None:
             return 0
-        is_queued = entry.state in (RequestState.QUEUED, RequestState.REQUEUED, RequestState.QUARANTINED)
+        is_queued = self.is_queued(entry)
         if is_queued:
             self._unqueue(entry)
+        self._impatient.pop(entry.number, None)
         entry.state = RequestState.CANCELLED
         return 0 if is_queued else entry.batch
 
@@ -205,13 +205,17 @@ class RequestQueues:
         """Remove a queued request, which ends as SHED."""
         del self._entries[entry.request]
         self._unqueue(entry)
+        self._impatient.pop(entry.number, None)
         entry.state = RequestState.SHED
 
-    def end(self, entries: Iterable[Entry], state: RequestState) -> None:
+    def end(self, entries: Sequence[Entry], state: RequestState) -> None:
         """Set the final state of running requests; ignore cancelled requests."""
         for entry in entries:
             if self._entries.pop(entry.request, None) is not None:
                 entry.state = state
+        if self._impatient:
+            for entry in entries:
+                self._impatient.pop(entry.number, None)
 
     def take(self, queue: RequestQueue, fill: Fill) -> list[Entry]:
         """Move the next requests of a queue into ``fill``, mark them as running, and return them."""
@@ -226,17 +230,34 @@ class RequestQueues:
         state = _RUNS[queue.retry]
         for entry in entries:
             entry.state = state
-        if self._impatient:
-            for entry in entries:
-                self._impatient.pop(entry.number, None)
         self._changed(queue)
         self._quarantined_went_last = queue.retry == "alone"
         return entries
 
     @property
     def next_to_expire(self) -> Entry | None:
-        """The queued request whose client gives up first; None if no client has set a time."""
-        return self._expiries.top()
+        """The request, queued or running, whose client gives up first; None if no client has set a time."""
+        return self._expiries.top() if self._impatient else None
+
+    def is_queued(self, entry: Entry) -> bool:
+        """Return True if an entry that has not ended is queued, False if it runs."""
+        return entry.state in (RequestState.QUEUED, RequestState.REQUEUED, RequestState.QUARANTINED)
+
+    def expired(self, entry: Entry) -> None:
+        """Note that the time of a running request has passed: it does not expire again."""
+        del self._impatient[entry.number]
+
+    def extend(self, request: Any, expires_at: float) -> None:
+        """Set a new time for a running request whose time has passed; ignore a request that has ended."""
+        entry = self._entries.get(request)
+        if entry is not None and entry.number not in self._impatient:
+            entry.expires_at = expires_at
+            if expires_at != math.inf:
+                self._expect(entry)
+
+    def _expect(self, entry: Entry) -> None:
+        self._impatient[entry.number] = entry
+        self._expiries.push(entry.expires_at, entry.number)
 
     def most_urgent(self, apis: Collection[str]) -> RequestQueue | None:
         """Return the most urgent queue of these APIs, held or not; None if nothing is queued.
@@ -320,7 +341,6 @@ class RequestQueues:
 
     def _unqueue(self, entry: Entry) -> None:
         entry.queue.remove(entry)
-        self._impatient.pop(entry.number, None)
         self._backlog(entry.queue.api, bulk=entry.bulk).remove(1, entry.rows, entry.size_bytes)
         self._changed(entry.queue)
 

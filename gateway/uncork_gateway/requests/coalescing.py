@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -9,8 +11,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import astuple, replace
 
-from uncork_dispatcher import ApiRules, AsyncDispatcher, RequestResult, RequestShed, Waiter
+from uncork_dispatcher import ApiRules, AsyncDispatcher, RequestExpired, RequestResult, RequestShed, Waiter
 from uncork_dispatcher.callers import notify
+from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import NO_COST
 from uncork_gateway.dialects.base import HandlerResult
@@ -39,6 +42,7 @@ class CoalescedRequest:
     Attributes:
         key: equal for identical requests.
         expires_at: when the client gives up.
+        number: identifies the request in its computation.
         computation: where the request waits; None once it was notified, or has left.
         began: how often the request has joined or begun a computation.
     """
@@ -52,6 +56,7 @@ class CoalescedRequest:
     expires_at: float
     computation: Computation | None = None
     began: int = 0
+    number: int = 0
 
     def withdraw(self) -> None:
         """Leave the computation: the client has left."""
@@ -60,22 +65,33 @@ class CoalescedRequest:
 
 
 class Computation:
-    """Identical requests, of which the first is submitted; waits for its result for all of them."""
+    """Identical requests, of which the first is submitted; waits for its result for all of them.
+
+    Attributes:
+        expires_at: when the next of its requests expires, or later; requests that expire earlier do not join.
+    """
 
     def __init__(self, coalescing: Coalescing, first: CoalescedRequest, now: float) -> None:
         self._coalescing = coalescing
         self.first = first
         self._began = now
-        self._requests: dict[CoalescedRequest, None] = {}
+        self._requests: dict[int, CoalescedRequest] = {}
+        self._numbers = itertools.count()
+        self._expiries = LazyHeap(self._requests)
+        self.expires_at = first.expires_at
         client = first.client.copy()
         client["client_timeout_s"] -= now - first.arrival
+        client["on_expiry"] = self._expired
         self._submitted = first.begin(self, first.payload, client)
 
     def add(self, request: CoalescedRequest) -> None:
         if request.payload.span is not None and request is not self.first:
             request.payload.span.set_attribute("uncork.coalesced", True)
         request.computation = self
-        self._requests[request] = None
+        request.number = next(self._numbers)
+        self._requests[request.number] = request
+        if request.expires_at != math.inf:
+            self._expiries.push(request.expires_at, request.number)
         self._coalescing.requests += 1
         self._coalescing.size_bytes += request.payload.size_bytes
 
@@ -85,6 +101,23 @@ class Computation:
         if not self._requests:
             self._coalescing.close(self)
             cancel(self._coalescing.dispatcher, self._submitted)
+
+    def _expired(self, now: float) -> float:
+        """End the requests whose time has passed while the computation runs; return when the next expires."""
+        expired = []
+        while (first := self._expiries.top()) is not None and first.expires_at <= now:
+            expired.append(first)
+            self._remove(first)
+        self.expires_at = math.inf if first is None else first.expires_at
+        if not self._requests:
+            self._coalescing.close(self)
+            cancel(self._coalescing.dispatcher, self._submitted)
+        tally = self._coalescing.tally_of(self.first.client["bulk"])
+        error = RequestExpired("the client's time passed while the request ran")
+        for request in expired:
+            tally.sheds["client_deadline"] += 1
+            notify("a waiter", request.waiter.failed, error)
+        return self.expires_at
 
     # The dispatcher's waiter
 
@@ -119,14 +152,14 @@ class Computation:
         """End the computation; yield its requests, except those that leave meanwhile, and their counts."""
         self._coalescing.close(self)
         tally = self._coalescing.tally_of(self.first.client["bulk"])
-        for request in list(self._requests):
-            if request in self._requests:
+        for request in list(self._requests.values()):
+            if request.computation is self:
                 self._remove(request)
                 yield request, tally
 
     def _remove(self, request: CoalescedRequest) -> None:
         request.computation = None
-        del self._requests[request]
+        del self._requests[request.number]
         self._coalescing.requests -= 1
         self._coalescing.size_bytes -= request.payload.size_bytes
 
@@ -206,7 +239,7 @@ class Coalescing:
     def _may_join(self, request: CoalescedRequest, computation: Computation) -> bool:
         size_bytes = self.size_bytes + request.payload.size_bytes
         return (
-            request.expires_at >= computation.first.expires_at
+            request.expires_at >= computation.expires_at
             and self.requests < self.rules.max_queue_requests
             and size_bytes <= self.rules.max_queue_bytes
             and request.began <= _MOST_BEGUN

@@ -5,9 +5,9 @@ A request is in parts if its rows are of several groups, or if it is bulk that d
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ class Client(TypedDict):
     source: Hashable
     flow: Hashable
     bulk: bool
+    on_expiry: NotRequired[Callable[[float], float]]
 
 
 def submit(
@@ -115,6 +116,7 @@ def submission_of(
         source=client["source"],
         flow=client["flow"],
         bulk=client["bulk"],
+        on_expiry=client.get("on_expiry"),
     )
 
 

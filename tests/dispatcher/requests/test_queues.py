@@ -116,7 +116,7 @@ def test_only_the_queues_of_one_api_are_regrouped() -> None:
 
 
 def test_the_next_to_expire_is_the_client_that_gives_up_first() -> None:
-    """In any queue, whatever its deadline; clients that set no time, and requests that run, do not count."""
+    """In any queue, whatever its deadline, also if it runs; clients that set no time do not count."""
     queues, _, patient = queued()
     others = [entry(number, queue=queues.queue("a", key)) for number, key in enumerate("xyz", 2)]
     for other, expires_at in zip(others, (5.0, 4.0, 3.0), strict=True):
@@ -126,14 +126,19 @@ def test_the_next_to_expire_is_the_client_that_gives_up_first() -> None:
     seen = [queues.next_to_expire]
     queues.take(runs.queue, Fill(size=1))
     seen.append(queues.next_to_expire)
+    queues.expired(runs)
+    seen.append(queues.next_to_expire)
+    queues.extend(runs.request, 3.5)
+    seen.append(queues.next_to_expire)
     queues.retry(1, [runs], idempotent=True, now=1.0)
     seen.append(queues.next_to_expire)
     queues.shed(runs)
+    queues.extend(runs.request, 3.5)
     for leaver in (first, second):
         seen.append(queues.next_to_expire)
         queues.cancel(leaver.request)
     queues.take(patient.queue, Fill(size=3))
 
-    assert seen == [runs, first, runs, first, second]
+    assert seen == [runs, runs, first, runs, runs, first, second]
     assert queues.next_to_expire is None
     assert patient.expires_at == math.inf

@@ -96,6 +96,36 @@ async def test_a_refusal_is_not_an_error() -> None:
     assert counted == [{}, {}, {504: 1}]
 
 
+async def test_a_running_request_ends_when_its_clients_time_has_passed() -> None:
+    """With the id of the request; its neighbor, the connection and the service are not affected."""
+    now = 100.0
+    stage = Stage(rules=replace(RULES, policy="fixed:60000:2"), clock=lambda: now)
+    stage.runner.gate.clear()
+    hasty = Connection(stage.server)
+    hasty.send(request(b"1", headers=[JSON, (b"x-request-timeout-ms", b"100"), (b"x-request-id", b"mine")]))
+    patient = stage.post(Client(b"2", headers=[JSON]))
+    await turns()
+    now += 0.2
+    stage.dispatcher.worker_not_expected("x")  # the core looks at the time
+    await turns()
+    [late] = hasty.replies()
+    hasty.send(request(b"3", headers=[JSON]))
+    await turns()
+    stage.runner.gate.set()
+    staying = await patient
+    await stage.reply(b"4")
+    await turns()
+
+    assert (late.status, late.headers["x-request-id"], reason(late)) == (504, "mine", "client_deadline")
+    assert detail(late, 504) == "the timeout in X-Request-Timeout-Ms expired while the request was running"
+    assert staying is not None
+    assert (staying.status, staying.body) == (200, b"2")
+    assert [reply.status for reply in hasty.replies()] == [504, 200]
+    assert stage.runner.batches == [[b"1", b"2"], [b"3", b"4"]]
+    tally = stage.metrics.api("echo")
+    assert (stage.counted(504), tally.errors, tally.sheds) == (1, {}, {"client_deadline": 1})
+
+
 async def test_a_full_queue_is_503() -> None:
     stage = Stage(rules=replace(RULES, max_queue_rows=1))
     stage.runner.gate.clear()

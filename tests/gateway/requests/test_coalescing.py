@@ -17,7 +17,7 @@ from tests.gateway.client import JSON, Client, Reply
 from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
 from tests.gateway.stage import RULES, Stage, detail, reason
-from uncork_dispatcher import ApiRules, RequestResult, RequestShed, Submission
+from uncork_dispatcher import ApiRules, RequestExpired, RequestResult, RequestShed, Submission
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled, codec_of, grouping
 from uncork_gateway.codecs.cost import Cost
@@ -326,6 +326,41 @@ async def test_a_client_whose_time_has_passed_takes_nobody_with_it() -> None:
     assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 2
 
 
+async def test_a_client_whose_time_passes_while_its_request_runs_leaves_alone() -> None:
+    """The others get the result of the one run, whoever was first; later clients still join."""
+    on = Coalesced()
+    on.runner.gate.clear()
+    tasks = [await on.send(b"[1]", (TIMEOUT, limit)) for limit in (b"100", b"300", b"200", b"9000")]
+    for at, alive in ((0.1, 3), (0.15, 2), (0.1, 1)):
+        on.now += at
+        on.stage.dispatcher.worker_not_expected("x")  # the core looks at the time
+        await turns()
+        assert on.coalescing.requests == alive
+    assert [task.done() for task in tasks] == [True, True, True, False]
+    tasks += [await on.send(b"[1]", (TIMEOUT, b"9000")), await on.send(b"[1]")]
+    replies = await on.replies(*tasks)
+    assert [reply.status for reply in replies] == [504, 504, 504, 200, 200, 200]
+    assert (
+        detail(replies[0], 504) == "the timeout in X-Request-Timeout-Ms expired while the request was running"
+    )
+    assert (on.ran, reason(replies[0]), on.coalesced) == ([b"[1]"], "client_deadline", 3)
+
+
+async def test_nothing_runs_for_clients_whose_times_have_passed() -> None:
+    on = Coalesced()
+    on.runner.gate.clear()
+    tasks = [await on.send(b"[1]", (TIMEOUT, limit)) for limit in (b"100", b"200")]
+    on.now += 0.3
+    on.stage.dispatcher.worker_not_expected("x")
+    assert [reply and reply.status for reply in await asyncio.gather(*tasks)] == [504, 504]
+    await turns()
+    assert on.stage.dispatcher.unanswered == 0
+    labels = {"api": "echo", "reason": "client_deadline"}
+    assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 2
+    on.runner.gate.set()
+    assert (await on.stage.reply(b"[1]")).status == 200
+
+
 # Ends
 
 
@@ -521,14 +556,26 @@ class Orders(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, fails: Exception | None) -> None:
         self.end(data.draw(st.sampled_from(self.running)), fails)
 
-    @rule(passed=st.sampled_from([0.5, 1.0, 2.0]), refuses=st.booleans())
-    def wait(self, passed: float, refuses: bool) -> None:
+    def expire(self, submission: Submission[Marshalled, HandlerResult]) -> None:
+        """The dispatcher tells a running request that its time has passed."""
+        assert submission.on_expiry is not None
+        again_at = submission.on_expiry(self.now)
+        if submission in self.running:
+            assert again_at > self.now
+            submission.client_timeout_s = again_at - submission.arrival
+
+    @rule(passed=st.sampled_from([0.5, 1.0, 2.0]), refuses=st.booleans(), run=st.booleans())
+    def wait(self, passed: float, refuses: bool, run: bool = False) -> None:
+        """All that wait are queued, or they ``run``."""
         self.now += passed
         self.refuses = refuses
         for submission in list(self.running):
             late = submission.arrival + submission.client_timeout_s <= self.now
             if late and submission in self.running:
-                self.end(submission, RequestShed("client_deadline"))
+                if run:
+                    self.expire(submission)
+                else:
+                    self.end(submission, RequestShed("client_deadline"))
         self.refuses = False
 
     # What holds after each event
@@ -541,6 +588,7 @@ class Orders(RuleBasedStateMachine):
                 assert isinstance(result, Exception) or result == b"%d" % asked.key
                 if isinstance(result, RequestShed) and result.reason == "client_deadline":
                     assert asked.expires_at <= self.now
+                assert not isinstance(result, RequestExpired) or asked.expires_at <= self.now
         assert not any(asked.got for asked in self.gone)
         self.waiting = [asked for asked in self.waiting if not asked.got]
 
@@ -584,6 +632,23 @@ def test_times_that_pass_one_after_the_other_cost_no_more_than_their_number() ->
         orders.wait(passed=1 / count, refuses=False)
     assert all(isinstance(asked.got[0], RequestShed) for asked in orders.waiting)
     assert (orders.begun, span.joins) == (count, count - 1 + count - 2)
+
+
+def test_times_that_pass_while_a_computation_runs_begin_no_other() -> None:
+    """Each client leaves at its own time; the computation ends with the last."""
+    orders, count = Orders(), 100
+    orders.coalescing.rules = ApiRules(name="echo")
+    for number in range(count):
+        orders.send(key=0, timeout=1 + number / count)
+    asked = list(orders.waiting)
+    [submission] = orders.running
+    orders.now += 0.5 / count
+    for number in range(2 * count):
+        orders.wait(passed=0.0 if number == 0 else 1 / count, refuses=False, run=True)
+        assert orders.coalescing.requests == min(count, 2 * count - 1 - number)
+    assert orders.begun == 1
+    assert (orders.running, submission.waiter, submission.on_expiry) == ([], None, None)
+    assert all([type(result) for result in one.got] == [RequestExpired] for one in asked)
 
 
 def test_a_cost_that_a_reload_has_changed_keeps_requests_apart() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import pytest
 from tests.gateway.client import Connection, request
 from tests.gateway.requests.stream_stage import LIMIT_BYTES, Streaming, StreamStage
 from tests.gateway.running import turns
+from tests.gateway.stage import detail
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.messages import AnswerHead
 
@@ -74,6 +76,34 @@ async def test_an_answer_of_no_pieces_is_empty() -> None:
     [reply] = connection.replies()
     assert (reply.status, reply.body, reply.headers["x-batch-id"]) == (200, b"", "gateway-1")
     assert "content-type" not in reply.headers
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_stream_ends_when_its_clients_time_has_passed(
+    version: bytes, begun: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error before the first piece; then the client sees by the missing end that pieces are missing."""
+    stage = StreamStage()
+    connection, worker = await stage.ask(head=[(b"x-request-timeout-ms", b"100")], version=version)
+    if begun:
+        worker.send(b"ab")
+    await asyncio.sleep(0.2)
+    assert worker.cancelled == 1
+    worker.send(b"late")
+    worker.end()
+    await turns()
+
+    if begun:
+        assert connection.closed
+        assert connection.received.endswith(b"ab\r\n" if version == b"1.1" else b"ab")
+    else:
+        [reply] = connection.replies()
+        assert (
+            detail(reply, 504) == "the timeout in X-Request-Timeout-Ms expired while the request was running"
+        )
+    assert (stage.counted(504), stage.metrics.api("tell").errors) == (1, {})
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
 async def test_a_client_of_http_1_0_gets_no_chunks() -> None:

@@ -9,13 +9,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
-from tests.gateway.gateway_stage import GatewayStage, gateway
+from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.grpc.call_stage import calls, numbers
 from tests.gateway.running import turns
+from uncork_gateway.grpc.statuses import Code
 from uncork_workers.wire.messages import Batch, Cancel
 from uncork_workers.wire.schema import ApiSettings
 
 PAIRS = json_api(settings=ApiSettings(policy="fixed:60000:2"))
+HASTY = {"x-request-timeout-ms": "30000"}
 SINGLE = json_api(settings=ApiSettings(policy="fixed:0"))
 
 
@@ -29,6 +31,16 @@ async def running(
         await turns()
     batch, _ = await worker.batch()
     return batch, posted
+
+
+async def let_time_pass(on: GatewayStage) -> None:
+    """Put the clock of the dispatcher 31 s ahead: a batch may take 60 s."""
+    dispatcher = on.service.batching.dispatcher
+    timer = dispatcher._timer
+    clock = timer._clock
+    timer._clock = lambda: clock() + 31
+    dispatcher.worker_not_expected("x")  # the core looks at the time
+    await turns()
 
 
 def ended(on: GatewayStage, outcome: str) -> float | None:
@@ -80,6 +92,42 @@ async def test_a_computation_is_cancelled_when_nobody_waits_for_it(tmp_path: Pat
         assert (await other).status_code == 404
         joined.cancel()
         assert await worker.next() == Cancel(batch.batch, (0,))
+
+
+async def test_the_worker_knows_whose_time_has_passed(tmp_path: Path) -> None:
+    """The last such client ends the batch; the others get their results."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(serves=service(PAIRS))
+        posted = [on.post("/echo", 1)]
+        await turns()
+        posted.append(asyncio.create_task(on.http.post("/echo", json=2, headers=HASTY)))
+        batch, _ = await worker.batch()
+        await let_time_pass(on)
+        assert await worker.next() == Cancel(batch.batch, (1,))
+        assert problem(await posted[1], 504).endswith("expired while the request was running")
+        worker.answer(batch, [b"1", b"2"])
+        assert (await posted[0]).json() == 1
+
+        posted = [asyncio.create_task(on.http.post("/echo", json=2, headers=HASTY)) for _ in range(2)]
+        batch, _ = await worker.batch()
+        await let_time_pass(on)
+        assert await worker.next() == Cancel(batch.batch, (0, 1))
+        assert [(await late).status_code for late in posted] == [504, 504]
+        worker.answer(batch, [b"", b""], statuses=[499, 499], chunks=[], worked=False, cancelled=True)
+        batch, posted = await running(on, worker, 3, 4)
+        worker.answer(batch, [b"3", b"4"])
+        assert [(await one).json() for one in posted] == [3, 4]
+        assert (ended(on, "cancelled"), ended(on, "failed"), ended(on, "worked")) == (1, None, 2)
+
+
+async def test_a_call_ends_at_its_deadline_while_it_runs(tmp_path: Path) -> None:
+    async with calls(tmp_path, service(SINGLE)) as stage:
+        _, stream = stage.ask(numbers(1), timeout_s=30)
+        batch, _ = await stage.worker.batch()
+        await let_time_pass(stage.on)
+        assert await stage.worker.next() == Cancel(batch.batch, (0,))
+        assert await stream.end() == Code.DEADLINE_EXCEEDED
+        assert stream.text == "the timeout in grpc-timeout expired while the request was running"
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_worker(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import get_args
 
 import msgspec
 
-from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WorkerLost
+from uncork_dispatcher import BatchTimedOut, DispatchError, RequestExpired, RequestShed, WorkerLost
 from uncork_dispatcher.actions import ShedReason
 from uncork_gateway.auth import REFUSAL
 from uncork_gateway.connection.client_limits import too_long, wrong_host
@@ -31,7 +31,7 @@ from uncork_gateway.requests.head import read_head, too_large
 from uncork_gateway.settings import ServerSettings
 
 _REASONS = ", ".join(get_args(RefusalReason))
-_ABOUT_REASONS = f"Set if the gateway refused to execute the request: {_REASONS}."
+_ABOUT_REASONS = f"Set if the gateway refused the request: {_REASONS}."
 PROBLEM: Schema = {
     "description": "A problem document (RFC 9457).",
     "type": "object",
@@ -80,8 +80,7 @@ _TEXTS = {
     500: "The handler failed on this request. The server's log has the traceback under the error id.",
     502: "The worker died while it ran the request, and a retry failed or was not allowed.",
     503: "The server is overloaded, not ready or shutting down. Retry after `Retry-After` seconds.",
-    504: "The batch exceeded the API's timeout, or the time in `X-Request-Timeout-Ms` passed while the "
-    "request was queued.",
+    504: "The batch exceeded the API's timeout, or the time in `X-Request-Timeout-Ms` passed.",
 }
 _OTHER = "The handler rejected the request, with a status of its choice."
 # The connection finds these before it knows the route.
@@ -159,6 +158,7 @@ def _errors(api: str, dialect: Dialect, settings: ServerSettings) -> Iterator[tu
     yield "large bodies", no_room()
     yield "timeout", _dispatched(BatchTimedOut())
     yield "client's timeout", _dispatched(RequestShed("client_deadline"))
+    yield "client's timeout, running", _dispatched(RequestExpired())
 
 
 def _of_input(dialect: Dialect) -> Iterator[tuple[str, GatewayError]]:

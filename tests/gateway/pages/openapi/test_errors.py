@@ -133,7 +133,7 @@ def test_each_reason_for_a_503_has_an_example() -> None:
         "shutting down": "the server is shutting down",
         "large bodies": "overloaded: too many large bodies are being received",
     }
-    assert details("/value", "504").keys() == {"timeout", "client's timeout"}
+    assert details("/value", "504").keys() == {"timeout", "client's timeout", "client's timeout, running"}
 
 
 def test_limits_are_those_of_this_gateway() -> None:
