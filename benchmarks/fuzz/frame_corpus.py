@@ -8,6 +8,8 @@ from uncork_workers.wire.messages import (
     Batch,
     Failed,
     Form,
+    Gpu,
+    Gpus,
     Hello,
     Message,
     RawForm,
@@ -26,6 +28,7 @@ def write_corpus(folder: Path) -> None:
     messages: list[Message] = [
         Hello(index=0, pid=1, service=ServiceDescription(name="S", apis=[])),
         Ready(),
+        Gpus({"0": Gpu(memory_used_bytes=5, utilization=0.5)}),
         Failed(index=0, stage="setup", message="no"),
         *(Batch(1, "predict", 8, [3, 2], [1, 1], forms=(form,)) for form in _FORMS),
         Reply(batch=1, worked=True, seconds=0.1, statuses=[200, 400], lengths=[3, 2], chunks=[(2, 0.1)]),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from tests.loops import HANG_S
 
@@ -75,14 +76,18 @@ class Server:
 
     def metric(self, name: str, **labels: str) -> float:
         """Sum of the samples of one name that have these labels."""
+        samples = self._samples(name)
+        return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+
+    def labels(self, name: str) -> list[dict[str, str]]:
+        """Labels of the samples of one name."""
+        return [sample.labels for sample in self._samples(name)]
+
+    def _samples(self, name: str) -> list[Sample]:
         lines = HTTP.get(f"{self.base}/metrics").text.splitlines(keepends=True)
         text = "".join(line for line in lines if line.startswith(name))
-        return sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        )
+        families = text_string_to_metric_families(text)
+        return [sample for family in families for sample in family.samples if sample.name == name]
 
     def workers(self) -> list[int]:
         """Process ids of the workers that live."""

@@ -49,6 +49,15 @@ def test_a_worker_gets_the_gpu_that_a_uuid_names() -> None:
         assert HTTP.post(f"{server.base}/where", json=0).json() == {"assigned": match[0], "seen": 1}
 
 
+@pytest.mark.skipif(find_spec("pynvml") is None, reason="needs the extra gpu")
+def test_the_memory_of_the_model_is_in_the_metrics(server: Server) -> None:
+    """Torch has a context there, so the memory is not all free."""
+    eventually(lambda: server.metric("uncork_gpu_memory_used_bytes", gpu="0", worker="0") > 0)
+    total = server.metric("uncork_gpu_memory_total_bytes", gpu="0", worker="0")
+    assert server.metric("uncork_gpu_memory_used_bytes", gpu="0", worker="0") < total
+    assert 0 <= server.metric("uncork_gpu_utilization_ratio", gpu="0", worker="0") <= 1
+
+
 def test_captured_graphs_answer_as_the_model_does(server: Server) -> None:
     """Three rows run in the graph of four; the answers equal those of predict."""
     expected = [HTTP.post(f"{server.base}/predict", json=row).json() for row in ROWS]

@@ -17,7 +17,7 @@ import pytest
 import tritonclient.grpc as triton
 from PIL import Image
 
-from tests.e2e.server import HTTP, ROOT, Server, running
+from tests.e2e.server import HTTP, ROOT, Server, eventually, running
 from tests.markdown_pages import blocks
 
 README = ROOT / "README.md"
@@ -161,6 +161,13 @@ def test_extra_grpc(install: Callable[[str], Environment]) -> None:
         numbers = triton.InferInput("input-0", [1, 2], "FP64")
         numbers.set_data_from_numpy(np.array([[1.0, 2.0]]))
         assert client.infer("echo", [numbers]).as_numpy("output-0").tolist() == [[1, 2]]
+
+
+def test_extra_gpu(install: Callable[[str], Environment]) -> None:
+    """The worker finds NVIDIA's package, and reports GPUs or that there is no driver."""
+    off = "metrics of GPUs are off: NVML Shared Library Not Found"
+    with install("gpu").serving("echo.py:Echo", "--log-level", "debug") as server:
+        eventually(lambda: off in server.output or bool(server.labels("uncork_gpu_memory_total_bytes")))
 
 
 def test_extra_otel(install: Callable[[str], Environment], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,9 @@
 """A slot, as the status pages show it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from uncork_workers.wire.messages import Gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +15,7 @@ class BackendSlot:
         host: the worker's machine; empty for the gateway's own.
         number: the slot's key in the dispatcher; None if it cannot run batches.
         fault: a clause that describes the slot while it runs no batch.
+        gpus: the GPUs that the worker has reported in the last half minute, by name.
     """
 
     index: int
@@ -21,3 +25,4 @@ class BackendSlot:
     host: str = ""
     url: str | None = None
     fault: str = ""
+    gpus: Mapping[str, Gpu] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, cast
@@ -28,6 +29,7 @@ from uncork_workers.wire.messages import (
     Cancel,
     Failed,
     Goodbye,
+    Gpus,
     Hello,
     Leaving,
     Piece,
@@ -40,6 +42,8 @@ from uncork_workers.wire.messages import (
 
 # Below this size, copying the bodies of a batch is cheaper than writing them separately.
 _SMALL_BYTES = 64 * 1024
+# A worker reports its GPUs after each batch or, if it is idle, after each ping.
+_RECENT_S = 30.0
 
 WorkerState = Literal["starting", "idle", "busy"]
 
@@ -125,6 +129,8 @@ class WorkerConnection(asyncio.Protocol):
         """True if the first piece of the response has arrived."""
         self._is_pinged = False
         """True if the worker was pinged and has sent nothing since."""
+        self._gpus = Gpus({})
+        self._gpus_at = -math.inf
 
     @property
     def accepts_batches(self) -> bool:
@@ -148,8 +154,15 @@ class WorkerConnection(asyncio.Protocol):
         elif self.standby:
             serves = "it serves another version of the service than the other workers"
             fault = f"worker {hello.index} stands by: {serves}"
+        is_recent = asyncio.get_running_loop().time() - self._gpus_at <= _RECENT_S
         return BackendSlot(
-            hello.index, self.state, number=self.key, pid=hello.pid, host=hello.host, fault=fault
+            hello.index,
+            self.state,
+            number=self.key,
+            pid=hello.pid,
+            host=hello.host,
+            fault=fault,
+            gpus=self._gpus.gpus if is_recent else {},
         )
 
     def runs(self, batch: int) -> bool:
@@ -228,6 +241,8 @@ class WorkerConnection(asyncio.Protocol):
                 self._replied(frame.message, frame.payload)
             case Piece(batch=batch, head=head):
                 self._streamed(batch, head, frame.payload)
+            case Gpus():
+                self._gpus, self._gpus_at = frame.message, asyncio.get_running_loop().time()
             case Hello() | WarmUp() | Ready() | Failed() | Leaving():
                 self._owner.received(self, frame.message)
             case TakeFile() | Batch() | Cancel() | Ping() | Goodbye():

@@ -22,6 +22,7 @@ from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.services.catalogue import Catalogue
+from uncork_gateway.services.gpu_gauges import GpuGauges
 from uncork_gateway.services.lethal_batches import LethalBatches
 from uncork_gateway.services.memory_limits import MemoryLimits
 from uncork_gateway.services.remote_workers import RemoteWorkers
@@ -111,6 +112,7 @@ class ServedService:
             finished_batch=supervisor.finished_batch,
             reserved=settings.workers,
         )
+        self.batching.collectors.append(GpuGauges(self.pool.slots))
         self._remote = RemoteWorkers(self.pool, self._apis, self.events)
         self.events.on_joining_changed = self._remote.reconsider
         self._listener: WorkerListener | None = None

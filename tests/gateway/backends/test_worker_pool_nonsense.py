@@ -2,13 +2,14 @@
 
 import logging
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.gateway.backends.pool_stage import BATCH, BODIES, stage
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.frames import encode_frame
-from uncork_workers.wire.messages import AnswerHead, Cancel, Failed, Piece, Reply, TakeFile
+from uncork_workers.wire.messages import AnswerHead, Cancel, Failed, Gpu, Gpus, Piece, Reply, TakeFile
 
 HEAD = AnswerHead(status=200, content_type="text/plain")
 NONSENSE = {
@@ -47,6 +48,12 @@ NONSENSE = {
     "a reason for no request, negative": encode_frame(
         Reply(5, True, 0.5, [200, 400], [1, 1], [], reasons={-1: ["x"]}), [b"xy"]
     ),
+    "too many GPUs": encode_frame(Gpus({str(name): Gpu() for name in range(65)})),
+    "a long name of a GPU": encode_frame(Gpus({97 * "x": Gpu()})),
+    "less than no memory": encode_frame(Gpus({"0": Gpu(memory_used_bytes=-1)})),
+    "memory that is no number": encode_frame(Gpus({"0": Gpu(memory_total_bytes=cast(int, 0.5))})),
+    "a busier GPU than any": encode_frame(Gpus({"0": Gpu(utilization=1.01)})),
+    "no utilization": encode_frame(Gpus({"0": Gpu(utilization=float("nan"))})),
     "text that is none": encode_frame(Failed(1, "load", "???")).replace(b"???", b"\xff\xff\xff"),
 }
 

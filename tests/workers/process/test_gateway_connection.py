@@ -6,7 +6,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
@@ -21,6 +21,9 @@ from uncork_workers.wire.messages import (
     AnswerHead,
     Batch,
     Cancel,
+    Goodbye,
+    Gpu,
+    Gpus,
     Leaving,
     Message,
     Piece,
@@ -357,3 +360,53 @@ def test_the_reply_to_a_batch_goes_to_its_half_though_another_batch_has_been_rea
         assert [frame.message.in_file for frame in Gateway(ours).frames(2)] == [True, True]  # type: ignore[union-attr]
         assert [file.read([size], half) for half in (0, 1)] == [[b"a" * size], [b"b" * size]]
     file.close()
+
+
+READING = Gpus({"0": Gpu(utilization=0.5)})
+
+
+def test_a_reading_of_gpus_follows_what_is_sent_anyway(ends: tuple[GatewayConnection, Gateway]) -> None:
+    """A reply, a piece or a pong; each reading once."""
+    link, gateway = ends
+    link.send_ready(Ready())
+    link.gpus = lambda: READING
+    link.reply(Reply(1, True, 0.5, [200], [1], []), [b"x"])
+    link.reply(Reply(2, True, 0.5, [200], [1], []), [b"x"])
+    other = Gpus(dict(READING.gpus))
+    link.gpus = lambda: other
+    link.send_piece(3, HEAD, b"x")
+    link.send_piece(3, None, b"x")
+    another = Gpus(dict(READING.gpus))
+    link.gpus = lambda: another
+    gateway.send(Ping(), BATCH)
+    next(link.batches())
+
+    assert [type(one) for one in gateway.messages(9)] == [
+        *(Ready, Reply, Gpus, Reply),
+        *(Piece, Gpus, Piece),
+        *(Pong, Gpus),
+    ]
+
+
+def test_a_reading_for_a_gateway_that_has_gone_is_no_error(
+    ends: tuple[GatewayConnection, Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next read finds out, and may find why."""
+    link, gateway = ends
+    link.gpus = lambda: READING
+    send = link.send
+
+    def closed_after_reply(message: Message, bodies: Sequence[bytes] = ()) -> None:
+        if isinstance(message, Gpus):
+            raise BrokenPipeError
+        send(message, bodies)
+
+    monkeypatch.setattr(link, "send", closed_after_reply)
+    gateway.send(BATCH, Goodbye("enough"))
+    batches = link.batches()
+    next(batches)
+    link.reply(Reply(1, True, 0.5, [200], [1], []), [b"x"])
+    gateway.connection.shutdown(socket.SHUT_WR)
+
+    assert list(batches) == []
+    assert link.goodbye == Goodbye("enough")

@@ -17,6 +17,7 @@ from uncork_workers.wire.messages import (
     Batch,
     Cancel,
     Goodbye,
+    Gpus,
     Leaving,
     Message,
     Piece,
@@ -43,6 +44,7 @@ class GatewayConnection:
     Attributes:
         runs_batches: whether the gateway may have sent a batch.
         goodbye: why the gateway closes the connection, if it has said so.
+        gpus: returns the last reading of the GPUs, which the next pong, piece or reply takes along.
     """
 
     def __init__(self, connection: socket.socket, *, on_ready: Callable[[], object] = lambda: None) -> None:
@@ -53,6 +55,8 @@ class GatewayConnection:
         self._gateway_closed = False
         self.runs_batches = False
         self.goodbye: Goodbye | None = None
+        self.gpus: Callable[[], Gpus | None] = lambda: None
+        self._reported: Gpus | None = None
         self._is_receiving = False
         """Whether nothing is being sent, so that a signal handler may."""
         self._is_leaving = False
@@ -105,6 +109,7 @@ class GatewayConnection:
         match message:
             case Ping():
                 self.send(Pong())
+                self._report_gpus()
             case Goodbye():
                 self.goodbye = message
             case TakeFile():
@@ -196,6 +201,15 @@ class GatewayConnection:
         if self._file is not None and self._file.write(bodies, self._half_of_reply):
             reply, bodies = msgspec.structs.replace(reply, in_file=True), ()
         self.send(reply, bodies)
+        self._report_gpus()
+
+    def _report_gpus(self) -> None:
+        """Send the last reading, once. The thread that reads must not send while another one does."""
+        reading = self.gpus()
+        if reading is not None and reading is not self._reported:
+            self._reported = reading
+            with suppress(OSError):  # the next read says why the gateway has closed the connection
+                self.send(reading)
 
     def send(self, message: Message, bodies: Sequence[bytes] = ()) -> None:
         if self._sending is None:
@@ -210,6 +224,7 @@ class GatewayConnection:
         """Send a piece of a stream. A lost connection is not raised here, inside the handler."""
         try:
             self.send(Piece(batch=batch, head=head), [data])
+            self._report_gpus()
         except OSError:
             self._gateway_closed = True
 

@@ -18,6 +18,7 @@ from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.gpu_usage import GpuUsage
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.process.surroundings import surroundings
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
@@ -52,6 +53,7 @@ class HostedService:
     def __init__(self, target: str) -> None:
         self._due: list[float] = []
         """When the running batches should have ended, on the monotonic clock."""
+        self._gpu_usage = GpuUsage()
         self._target = target
         with WorkerCode():
             self._class = load_service(target)
@@ -83,7 +85,10 @@ class HostedService:
         """
         executor = self._set_up(index)
         executor.sink = gateway
-        gateway.send_ready(self._warm_up(executor, gateway, index, settings))
+        ready = self._warm_up(executor, gateway, index, settings)
+        self._gpu_usage.start()
+        gateway.gpus = lambda: self._gpu_usage.latest
+        gateway.send_ready(ready)
         if executor.staged:
             self._serve_in_stages(gateway, executor)
             return

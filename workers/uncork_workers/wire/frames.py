@@ -15,6 +15,7 @@ they are in a file that both processes share (:mod:`uncork_workers.wire.shared_f
       Piece, Piece, ... ---------->          of a streamed response
              <------------------ Cancel      when clients leave whose requests run, now or next
       Reply ---------------------->          ends the batch; more follow until either side closes
+      Gpus ----------------------->          after Pong, Piece or Reply, if there is a new reading
       Failed --------------------->          instead of Hello or Ready
       Leaving -------------------->          when the worker is to exit; the gateway closes the connection
              <----------------- Goodbye      why the gateway closes it, to a worker that it did not launch

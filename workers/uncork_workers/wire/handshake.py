@@ -25,7 +25,7 @@ import msgspec
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.overrides import Override
 
-PROTOCOL = 10
+PROTOCOL = 11
 """Changes whenever a message changes such that the other side would misread it."""
 NONCE_BYTES = 32
 MAX_APPLICATION_BYTES = 4096

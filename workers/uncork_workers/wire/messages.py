@@ -22,6 +22,10 @@ _LabelValue = Annotated[str, msgspec.Meta(max_length=LONGEST_LABEL)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 _Observed = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 _Cost = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+MOST_GPUS = 64
+_GpuName = Annotated[str, msgspec.Meta(max_length=96)]
 
 Stage = Literal["load", "setup", "warmup"]
 
@@ -349,6 +353,27 @@ class Pong(msgspec.Struct, tag="pong", frozen=True):
     """The answer to :class:`Ping`."""
 
 
+class Gpu(msgspec.Struct, frozen=True):
+    """The use of a GPU, or of a MIG instance of one. NVML does not report the values that are None.
+
+    Attributes:
+        memory_used_bytes, memory_total_bytes: its memory that any process uses, and all of it.
+        worker_memory_bytes: its memory that the worker's process uses.
+        utilization: the share of about the last second in which it ran a kernel of any process.
+    """
+
+    memory_used_bytes: Bytes | None = None
+    memory_total_bytes: Bytes | None = None
+    worker_memory_bytes: Bytes | None = None
+    utilization: Share | None = None
+
+
+class Gpus(msgspec.Struct, tag="gpus", frozen=True):
+    """The use of the GPUs that the worker sees, by their numbers in NVML; MIG instances by UUID."""
+
+    gpus: Annotated[dict[_GpuName, Gpu], msgspec.Meta(max_length=MOST_GPUS)]
+
+
 class Leaving(msgspec.Struct, tag="leaving", frozen=True):
     """The worker wants to exit: the gateway sends no more batches, and closes the connection when idle."""
 
@@ -377,6 +402,7 @@ Message = (
     | Cancel
     | Ping
     | Pong
+    | Gpus
     | Leaving
     | Goodbye
 )

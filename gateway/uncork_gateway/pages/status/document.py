@@ -220,6 +220,23 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     classes: list[RequestClass]
 
 
+class WorkerGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU that a worker may use. NVML does not report the values that are None.
+
+    Attributes:
+        name: its number in NVML and ``nvidia-smi``; the UUID of a MIG instance.
+        memory_used_bytes, memory_total_bytes: its memory that any process uses, and all of it.
+        worker_memory_bytes: its memory that the worker uses.
+        utilization: the share of about the last second in which it was busy, with work of any process.
+    """
+
+    name: str
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    worker_memory_bytes: int | None
+    utilization: float | None
+
+
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One worker, or one slot for a call to a server behind a proxy.
 
@@ -232,6 +249,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         state: ``starting``, ``idle``, ``busy``, or ``lost`` (the worker has not restarted yet, or the server
             is not healthy).
         doing: a clause that says what it does, such as ``has been running 32 rows of predict for 12 ms``.
+        gpus: those that it has reported in the last half minute; empty in a proxy, and without NVML.
     """
 
     service: str
@@ -241,6 +259,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None
     state: str
     doing: str
+    gpus: list[WorkerGpu]
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from uncork_dispatcher import RunningBatch
 from uncork_dispatcher.wording import are, as_sentence, exact, ms, percent, plural
 from uncork_gateway.backends.slot import BackendSlot
@@ -22,6 +24,10 @@ def describe_slots(
             url=slot.url,
             state=slot.state,
             doing=doing(slot, batches.get(slot.number) if slot.number is not None else None),
+            gpus=[
+                document.WorkerGpu(name=name, **msgspec.structs.asdict(gpu))
+                for name, gpu in slot.gpus.items()
+            ],
         )
         for slot in slots
     ]
