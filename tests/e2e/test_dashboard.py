@@ -19,6 +19,7 @@ import tritonclient.grpc as triton
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.browser import HANG_MS, browser, needs_chromium
+from tests.e2e.nvml import FakeGpus
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, proxying, serving
 from tests.e2e.test_home import run_curl
 from tests.e2e.test_protocols import MODELS, ROWS
@@ -215,6 +216,39 @@ def test_padding_has_a_chart_where_there_is_any(browser: Browser) -> None:
             expect(field(page, "paddingCard")).to_be_hidden()
             page.wait_for_function(fit)
             assert page.evaluate(width) > narrow
+
+
+def test_workers_with_gpus_have_a_column_for_them(
+    browser: Browser, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live; without any GPU it is hidden, and of what is unknown nothing is said."""
+    with looking(browser, server) as page:
+        expect(field(page, "workers").locator("tr")).to_have_count(1)
+        expect(field(page, "gpusHead")).to_be_hidden()
+        gpu = {
+            "memory_used_bytes": 8e9,
+            "memory_total_bytes": None,
+            "worker_memory_bytes": None,
+            "utilization": None,
+        }
+        unknown = {**gpu, "memory_used_bytes": None}
+        names = ["2", "MIG-8932f937-d72c-4106"]
+        said = call(
+            page,
+            "gateway",
+            "use",
+            [[{**one, "name": name}] for one, name in zip((gpu, unknown), names, strict=True)],
+        )
+        assert said == ["2: 8 GB", "MIG-8932f937: unknown"]
+    gpus = FakeGpus(tmp_path, monkeypatch)
+    with serving(PROBE) as with_gpus, looking(browser, with_gpus) as page:
+        lines = field(page, "workers").locator("td.gpus > div")
+        expect(lines).to_have_text(
+            ["0: 8 GB of 80 GB, 5 GB by this worker, 87 % busy", "1: 0 B of 80 GB, 0 % busy"]
+        )
+        expect(field(page, "gpusHead")).to_be_visible()
+        gpus.set(percent=12)
+        expect(lines.first).to_contain_text("12 % busy")
 
 
 def test_the_command_of_an_idle_api_works(browser: Browser) -> None:

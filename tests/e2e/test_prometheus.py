@@ -16,6 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.nvml import FakeGpus
 from tests.e2e.server import HTTP, PROBE, ROOT, Server, eventually, serving
 from tests.loops import HANG_S
 from uncork_loadtests.servers import reserved_port
@@ -50,11 +51,13 @@ def filled_in(query: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Give a server that has answered some requests."""
-    with serving(PROBE) as server:
-        ask(server)
-        yield server
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Give a server that has answered some requests, and whose worker has GPUs."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        FakeGpus(tmp_path_factory.mktemp("gpus"), monkeypatch)
+        with serving(PROBE) as server:
+            ask(server)
+            yield server
 
 
 def ask(server: Server) -> None:
@@ -120,6 +123,7 @@ def prometheus(server: Server, port: int, tmp_path_factory: pytest.TempPathFacto
             eventually(lambda: running.is_up("uncork_build_info"))
             ask(server)
             eventually(lambda: running.is_up('rate(uncork_requests_total{api="sleep"}[5m]) > 0'))
+            eventually(lambda: running.is_up("uncork_gpu_worker_memory_bytes"))
             yield running
     finally:
         process.terminate()
@@ -144,6 +148,25 @@ def test_the_dashboard_shows_errors_and_the_goal(prometheus: Prometheus) -> None
     assert shares["fail"] == 1
     assert shares.get("sleep", 0.0) == 0
     assert {one["metric"]["api"] for one in prometheus.ask(filled_in(goal["expr"]))} >= {"fail", "sleep"}
+
+
+def test_the_dashboard_shows_each_gpu_of_each_worker(prometheus: Prometheus) -> None:
+    panels = {panel["title"]: panel["targets"][0] for panel in DASHBOARD["panels"] if "GPU" in panel["title"]}
+    shown = {
+        title: {
+            (one["metric"]["worker"], one["metric"]["gpu"]): float(one["value"][1])
+            for one in prometheus.ask(filled_in(target["expr"]))
+        }
+        for title, target in panels.items()
+    }
+
+    assert shown == {
+        "GPU utilization": {("0", "0"): 0.87, ("0", "1"): 0},
+        "GPU memory": {("0", "0"): 0.1, ("0", "1"): 0},
+        "GPU memory of workers": {("0", "0"): 5e9},
+    }
+    legends = {target["legendFormat"] for target in panels.values()}
+    assert legends == {"{{instance}} {{service}} worker {{worker}} GPU {{gpu}}"}
 
 
 def test_the_dashboard_finds_what_there_is_to_choose(prometheus: Prometheus) -> None:

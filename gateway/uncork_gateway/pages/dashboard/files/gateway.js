@@ -1,7 +1,7 @@
 // The part of the page about the whole gateway: its state, its APIs, its workers, and what to do before the first request.
 
 import { build, keep, put } from "./dom.js";
-import { counted, duration, number } from "./format.js";
+import { bytes, counted, duration, number, percent } from "./format.js";
 import { LONGEST_S } from "./history.js";
 import { ServicesView, summary, workersOf } from "./services.js";
 import { STATES, WORKERS } from "./words.js";
@@ -76,6 +76,7 @@ export class GatewayView {
     const foreign = workers.some(({ url }) => url);
     this.#fields.text("workersTitle", foreign ? "Calls to servers" : "Workers");
     this.#fields.text("whereHead", foreign ? "Server" : "Process");
+    this.#fields.gpusHead.hidden = !workers.some(({ gpus }) => gpus.length);
     const isOne = services.length < 2;
     this.#fields.text("workersText", isOne && services.length ? activity(services[0], workers) : "");
     const rows = isOne ? workers : services.flatMap((service) => withHeading(service, workersOf(service, status)));
@@ -134,16 +135,16 @@ function showRow(row, { heading, text, ...worker }) {
 function showHeading(row, heading, text) {
   build(row, "th");
   const cell = row.firstChild;
-  cell.colSpan = 4;
+  cell.colSpan = 5;
   cell.scope = "rowgroup";
   build(cell, "b", "span");
   put(cell.firstChild, heading);
   put(cell.lastChild, text);
 }
 
-function showWorker(row, { index, state, doing, pid, host, url }) {
-  build(row, "th", "td", "td", "td");
-  const [place, pill, does, where] = row.children;
+function showWorker(row, { index, state, doing, pid, host, url, gpus }) {
+  build(row, "th", "td", "td", "td", "td");
+  const [place, pill, does, where, uses] = row.children;
   place.scope = "row";
   build(pill, "span");
   put(place, String(index));
@@ -152,4 +153,18 @@ function showWorker(row, { index, state, doing, pid, host, url }) {
   pill.firstChild.dataset.tone = WORKERS[state] ?? "muted";
   put(does, doing);
   put(where, url ?? (pid === null ? "" : host === null ? String(pid) : `${pid} on ${host}`));
+  uses.className = "gpus";
+  keep(uses, gpus, "div", (line, gpu) => put(line, use(gpu)));
+}
+
+/** The memory of a GPU, the share of it that is the worker's, and how busy it is, as far as known. */
+export function use({ name, memory_used_bytes, memory_total_bytes, worker_memory_bytes, utilization }) {
+  const total = memory_total_bytes === null ? "" : ` of ${bytes(memory_total_bytes)}`;
+  const known = [
+    memory_used_bytes === null ? "" : `${bytes(memory_used_bytes)}${total}`,
+    worker_memory_bytes === null ? "" : `${bytes(worker_memory_bytes)} by this worker`,
+    utilization === null ? "" : `${percent(utilization)} busy`,
+  ].filter(Boolean);
+  // The UUID of a MIG instance is long; its start is enough to tell it from others.
+  return `${name.slice(0, 12)}: ${known.join(", ") || "unknown"}`;
 }
