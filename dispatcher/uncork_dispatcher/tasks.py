@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from uncork_dispatcher.errors import DispatchError
 from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, Submission
@@ -33,10 +33,9 @@ class TaskRunner(Generic[P, R]):
         """The batches that were cancelled because all their callers have left."""
 
     def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
-        number = batch.number
         task = asyncio.get_running_loop().create_task(self._run(batch, ended))
-        self._tasks[number] = task
-        task.add_done_callback(lambda _: self._done(number, ended))
+        self._tasks[batch.number] = task
+        task.add_done_callback(lambda _: self._done(batch, ended))
 
     def abandon(self, batch: int, worker: int) -> None:
         """Cancel the task of a batch, if it still runs; ignore its result."""
@@ -78,9 +77,10 @@ class TaskRunner(Generic[P, R]):
         finally:
             del outcome  # else the traceback of an exception refers to it, and keeps the batch
 
-    def _done(self, number: int, ended: OnBatchEnd[R]) -> None:
+    def _done(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
         """Forget a task. A cancelled task may have ended before its first step, so its batch ends here."""
-        self._tasks.pop(number, None)
-        if number in self._unwanted:
-            self._unwanted.discard(number)
-            ended(DispatchError("all callers of the batch have left"))
+        self._tasks.pop(batch.number, None)
+        if batch.number in self._unwanted:
+            self._unwanted.discard(batch.number)
+            nothing: list[Any] = [None] * len(batch.requests)  # nobody receives it
+            ended(BatchResult(nothing, "cancelled"))

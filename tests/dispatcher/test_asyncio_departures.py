@@ -197,7 +197,7 @@ async def test_a_task_for_which_nobody_waits_is_cancelled_and_its_slot_is_free()
     workers.seconds = 1.0
     assert (await shell.call("a", "z")).result == "Z"
     assert asyncio.get_running_loop().time() == pytest.approx(3.5)
-    assert [line[2] for line in log.lines if line[0] == "ended"] == ["failed", "worked"]
+    assert [line[2] for line in log.lines if line[0] == "ended"] == ["cancelled", "worked"]
 
 
 @pytest.mark.parametrize("outcome", ["a result", "an error"])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
+import tritonclient.grpc.aio as triton
+from tritonclient.utils import InferenceServerException
 
-from tests.e2e.server import HTTP, SERVICES, Server, eventually, serving
+from tests.e2e.server import HTTP, SERVICES, Server, eventually, proxying, serving
 from tests.gateway.client import parse_replies, request
 from tests.loops import HANG_S
 
@@ -18,17 +23,17 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with serving(f"{SERVICES / 'leaving.py'}:Leaving") as running:
+    with serving(f"{SERVICES / 'leaving.py'}:Leaving", "--grpc-port", "0") as running:
         yield running
 
 
-def sent(server: Server, path: bytes) -> socket.socket:
+def sent(server: Server, path: bytes, body: bytes = b"1") -> socket.socket:
     """Return the connection of a client that has sent a request."""
     address = urlsplit(server.base)
     assert address.hostname is not None
     assert address.port is not None
     connection = socket.create_connection((address.hostname, address.port), HANG_S)
-    connection.sendall(request(b"1", path=path))
+    connection.sendall(request(body, path=path))
     return connection
 
 
@@ -63,6 +68,54 @@ def test_a_worker_is_free_when_its_clients_time_has_passed(server: Server, api: 
     while server.metric("uncork_batches_total", api=api, outcome="cancelled") == before:
         late = HTTP.post(f"{server.base}/{api}", json=[1], headers={"x-request-timeout-ms": "500"})
         assert (late.status_code, late.json()["reason"]) == (504, "client_deadline")
+        assert is_free(server)
+
+
+async def call(address: str, api: str, until: Callable[[], None], *, timeout_s: float | None = None) -> str:
+    """Call an API over gRPC, cancel the call after ``until``, and return how the call ended."""
+    rows = triton.InferInput("input-0", [1, 1], "INT64")
+    rows.set_data_from_numpy(np.array([[1]]))
+    async with triton.InferenceServerClient(address) as client:
+        asked = client.infer(f"leaving.{api}", [rows], client_timeout=timeout_s)
+        calling = asyncio.ensure_future(asked)
+        await asyncio.to_thread(until)
+        if timeout_s is None:
+            calling.cancel()
+        with pytest.raises((asyncio.CancelledError, InferenceServerException)) as caught:
+            await calling
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("api", ["asks", "waits"])
+def test_a_call_that_is_cancelled_frees_the_worker(server: Server, api: str) -> None:
+    asyncio.run(call(server.grpc, api, lambda: until_busy(server)))
+    assert is_free(server)
+
+
+def test_a_call_whose_deadline_has_passed_frees_the_worker(server: Server) -> None:
+    assert "Deadline Exceeded" in asyncio.run(call(server.grpc, "waits", lambda: None, timeout_s=0.5))
+    assert is_free(server)
+
+
+def test_a_client_of_the_proxy_frees_the_worker_of_the_server(server: Server) -> None:
+    """By leaving, or when its time has passed; the proxy then has room for the next call."""
+    path, body = "/v1/models/leaving.waits:predict", {"instances": [1]}
+    with proxying(server.base) as proxy:
+        connection = sent(proxy, path.encode(), json.dumps(body).encode())
+        until_busy(server)
+        connection.close()
+        assert is_free(server)
+        late = HTTP.post(f"{proxy.base}{path}", json=body, headers={"x-request-timeout-ms": "500"})
+        assert late.status_code == 504
+        assert is_free(server)
+        ready = HTTP.post(f"{proxy.base}/v1/models/leaving.ready:predict", json=body)
+        assert ready.json()["predictions"] == [1]
+        eventually(lambda: proxy.metric("uncork_batches_total", outcome="cancelled") >= 1)
+
+
+def test_a_call_through_the_proxy_frees_the_worker_of_the_server(server: Server) -> None:
+    with proxying(f"grpc://{server.grpc}", "--grpc-port", "0") as proxy:
+        asyncio.run(call(proxy.grpc, "waits", lambda: until_busy(server)))
         assert is_free(server)
 
 

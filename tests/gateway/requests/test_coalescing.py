@@ -327,7 +327,7 @@ async def test_a_client_whose_time_has_passed_takes_nobody_with_it() -> None:
 
 
 async def test_a_client_whose_time_passes_while_its_request_runs_leaves_alone() -> None:
-    """The others get the result of the one run, whoever was first; later clients still join."""
+    """The others get the result of the one run, also if the first has left; later clients still join."""
     on = Coalesced()
     on.runner.gate.clear()
     tasks = [await on.send(b"[1]", (TIMEOUT, limit)) for limit in (b"100", b"300", b"200", b"9000")]

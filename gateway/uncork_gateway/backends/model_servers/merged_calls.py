@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uncork_dispatcher import (
@@ -83,7 +85,8 @@ Calls = Batch[Submission[Sent, CallResult]]
 class MergedCalls(TaskRunner[Sent, CallResult]):
     """Runs each batch as one call, or as several if a single request may have made that call fail.
 
-    The calls of a batch run one after another, on the batch's slot.
+    The calls of a batch run one after another, on the batch's slot. They end when all its clients have left:
+    a closed connection, or a cancelled gRPC call, tells a server that nobody waits.
 
     Args:
         servers: the model servers.
@@ -114,7 +117,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         if self._trace is not None:
             self._traces[batch.number] = self._trace(batch)
         self._servers.take(batch.worker)
-        super().start(batch, ended)
+        super().start(batch, partial(self._end, batch, ended))
 
     def abandon(self, batch: int, worker: int) -> None:
         """Cancel the call and close its connection. A new slot replaces the lost one when there is room."""
@@ -122,18 +125,33 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         self._traces.pop(batch, None)
         self._servers.drop(worker)
 
-    def cancel(self, batch: Calls, requests: Collection[Submission[Sent, CallResult]]) -> None:
-        """Let the call end: a server may go on with a call whose connection has closed."""
+    def _end(
+        self, batch: Calls, ended: OnBatchEnd[CallResult], outcome: BatchResult[CallResult] | Exception
+    ) -> None:
+        """Give the slot back; after a cancelled call, at the time at which the call would have ended.
+
+        Many servers go on with a call whose connection has closed: a call for each client that leaves early
+        would overload them.
+        """
+        if isinstance(outcome, BatchResult) and outcome.status == "cancelled":
+            self._traces.pop(batch.number, None)
+            left_s = batch.started + batch.predicted_s - self._clock()
+            asyncio.get_running_loop().call_later(max(0.0, left_s), self._give_back, batch, ended, outcome)
+        else:
+            self._give_back(batch, ended, outcome)
+
+    def _give_back(
+        self, batch: Calls, ended: OnBatchEnd[CallResult], outcome: BatchResult[CallResult] | Exception
+    ) -> None:
+        self._servers.give_back(batch.worker)
+        ended(outcome)
 
     async def _execute(self, batch: Calls) -> BatchResult[CallResult]:
-        slot = batch.worker
         try:
-            return await self._answers(slot, batch)
+            return await self._answers(batch.worker, batch)
         except WorkerLost:
-            self._servers.lose(slot)
+            self._servers.lose(batch.worker)
             raise
-        finally:
-            self._servers.give_back(slot)
 
     async def _answers(self, slot: int, batch: Calls) -> BatchResult[CallResult]:
         """Run one call, or several after a failure; a batch of several does not count for the estimate."""

@@ -11,7 +11,7 @@ from tests.dispatcher.batches import batch_of, submitted
 from tests.gateway.backends.lines import shout
 from tests.gateway.backends.model_servers.fake_server import FakeServer, Script, fake_server
 from tests.gateway.backends.model_servers.servers_stage import Slots, assert_no_task_left
-from uncork_dispatcher import BatchResult
+from uncork_dispatcher import Batch, BatchResult
 from uncork_gateway.backends.model_servers.addresses import read_addresses
 from uncork_gateway.backends.model_servers.http_server import http_servers
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, MergedCalls, Sent
@@ -22,7 +22,13 @@ NOW = 1000.0
 
 
 class Stage:
-    """A runner, the server that it calls, and the slots."""
+    """A runner, the server that it calls, and the slots.
+
+    Attributes:
+        batch: the last batch.
+    """
+
+    batch: Batch[Any]
 
     def __init__(self, merged: MergedCalls, server: FakeServer, slots: Slots) -> None:
         self.merged = merged
@@ -40,15 +46,24 @@ class Stage:
             raise outcome
         return outcome
 
-    def start(self, *batch: Sent) -> asyncio.Future[BatchResult[CallResult] | Exception]:
-        """Start a batch on the oldest slot."""
+    def start(
+        self, *batch: Sent, predicted_s: float = 0.0
+    ) -> asyncio.Future[BatchResult[CallResult] | Exception]:
+        """Start a batch on the oldest slot, now."""
         slot = self.slots.out[0]
         requests = [submitted(one, rows=one.request.rows) for one in batch]
         ended: asyncio.Future[BatchResult[CallResult] | Exception] = (
             asyncio.get_running_loop().create_future()
         )
-        self.merged.start(batch_of(*requests, number=7, worker=slot, api="api"), ended.set_result)
+        self.batch = batch_of(
+            *requests, number=7, worker=slot, api="api", started=NOW, predicted_s=predicted_s
+        )
+        self.merged.start(self.batch, ended.set_result)
         return ended
+
+    def leave(self) -> None:
+        """All clients of the batch leave."""
+        self.merged.cancel(self.batch, self.batch.requests)
 
     @property
     def asked(self) -> list[str]:

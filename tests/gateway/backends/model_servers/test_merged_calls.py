@@ -12,6 +12,7 @@ from tests.gateway.backends.lines import TEXT, bodies, sent, shout
 from tests.gateway.backends.model_servers.fake_server import Call, Reply
 from tests.gateway.backends.model_servers.merged_stage import NOW, stage
 from tests.gateway.running import turns
+from tests.loops import HANG_S
 from uncork_dispatcher import BatchResult, WorkerLost
 from uncork_gateway.backends.model_servers.merged_calls import Part
 from uncork_gateway.backends.model_servers.server import ServerResponse
@@ -199,6 +200,65 @@ async def test_a_wire_that_deals_out_too_little_is_a_fault_of_ours() -> None:
     async with stage() as on:
         with pytest.raises(ValueError, match="argument 2 is longer"):
             await on.run(sent("a")._replace(wire=ShortWire()), sent("b"))
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_call_for_which_nobody_waits_ends(begun: bool) -> None:
+    """The server sees that the connection has closed, or nothing at all; its slot is idle again."""
+    async with stage(lambda call: None) as on:
+        ended = on.start(sent("a"), sent("b"))
+        if begun:
+            await on.server.called.wait()
+        on.leave()
+        outcome = await ended
+        if begun:
+            await on.server.hung_up.wait()
+        assert isinstance(outcome, BatchResult)
+        assert (outcome.status, len(on.asked)) == ("cancelled", begun)
+
+        on.server.script = shout
+        assert (await on.run(sent("c"))).results == [Part(b"C")]
+        assert on.slots.out == [1]
+
+
+async def test_a_call_for_which_one_client_waits_goes_on() -> None:
+    async with stage() as on:
+        ended = on.start(sent("a"), sent("b"))
+        on.batch.requests[1].waiter = ended
+        on.leave()
+        assert await ended == BatchResult([Part(b"A"), Part(b"B")], "worked")
+
+
+async def test_no_further_call_is_made_for_clients_who_have_left() -> None:
+    """A call of several fails; its halves would be next."""
+    async with stage(lambda call: None) as on:
+        on.server.script = lambda call: Reply(b"no", 500) if len(call.body) > 3 else None
+        ended = on.start(*map(sent, "abcd"))
+        while len(on.asked) < 2:
+            await turns()
+        on.leave()
+        await ended
+        assert on.asked == ["a\nb\nc\nd", "a\nb"]
+
+
+async def test_a_slot_is_idle_when_a_server_that_goes_on_would_have_ended() -> None:
+    async with stage(lambda call: None) as on:
+        ended = on.start(sent("a"), predicted_s=0.01)
+        await on.server.called.wait()
+        on.leave()
+        assert isinstance(await ended, BatchResult)
+
+        ended = on.start(sent("b"), predicted_s=2 * HANG_S)
+        on.server.hung_up.clear()
+        while len(on.asked) < 2:
+            await turns()
+        on.leave()
+        await on.server.hung_up.wait()
+        await turns()
+        assert not ended.done()
+        on.merged.abandon(7, 1)
+        on.slots.out.remove(1)
+        assert await on.slots.number(1) == [2]
 
 
 async def test_a_batch_that_is_abandoned_hangs_up() -> None:
