@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import time
 import wave
 from contextlib import nullcontext
 from importlib import import_module
@@ -18,7 +19,7 @@ import pytest
 from PIL import Image
 
 from tests.markdown_pages import DOCS, blocks
-from uncork import Service
+from uncork import Service, context
 from uncork.testing import client
 
 RECIPES = {
@@ -149,6 +150,7 @@ def test_each_recipe_is_run_here() -> None:
         "Sentences",
         "Photos",
         "Level",
+        "Solver",
         "Translator",
     }
 
@@ -260,3 +262,26 @@ def test_parameters_per_request() -> None:
 
     assert [reply.status_code for reply in replies] == [200, 200, 400]
     assert [reply.json() for reply in replies[:2]] == ["HELLO", "hello"]
+
+
+def test_work_that_nobody_waits_for() -> None:
+    """One run to its end, and one whose client's time has passed during a step."""
+    steps: list[int] = []
+
+    def step(states: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        steps.append(len(states))
+        while not context().cancelled:
+            time.sleep(0.001)
+        return states
+
+    with client(recipe("Solver")) as c:
+        assert c.post("/solve", json=[0, 0, 1]).json() == [0, 0, 2.0**-1000]
+
+    class Slow(recipe("Solver")):  # type: ignore[misc]
+        def setup(self) -> None:
+            self.step = step
+
+    with client(Slow) as c:
+        late = c.post("/solve", json=[0, 0, 1], headers={"x-request-timeout-ms": "200"})
+        assert (late.status_code, late.json()["reason"]) == (504, "client_deadline")
+    assert steps in ([1], [])  # on a busy machine, the time may pass before the handler runs

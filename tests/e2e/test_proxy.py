@@ -115,8 +115,10 @@ def test_a_proxy_has_nothing_to_reload_and_a_stop_answers_what_is_held(model_ser
 
 
 def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:
+    """With the id of the request, which a problem document of the server names."""
+    named = {"x-request-id": "mine"}
     for path in ("/v2/models/models", "/v1/models", "/v2", "/nowhere"):
-        ours, theirs = (HTTP.get(server.base + path) for server in (proxy, model_server))
+        ours, theirs = (HTTP.get(server.base + path, headers=named) for server in (proxy, model_server))
         assert (ours.status_code, ours.content) == (theirs.status_code, theirs.content)
         assert ours.headers["content-type"] == theirs.headers["content-type"]
     assert post(proxy, "/predict", [1, 2, 3]).json() == [2, 4, 6]
