@@ -74,7 +74,7 @@ class Api:
             share, now = share.freed(behind), max(now, behind.finish)
         traffic = self.traffic.of((queue.group, queue.key), now)
         slowdowns = model.slowdowns
-        worker = slots.next_idle(slowdowns, now) if behind is None else behind.worker
+        worker = slots.next_idle(slowdowns, now, queue.api) if behind is None else behind.worker
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
         return View(
             now,

@@ -89,7 +89,7 @@ class BulkRoom:
     def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
         """Decide about a batch of bulk only: it runs in a hole while nothing else waits, or if owed time."""
         api, first = self._apis[queue.api], next(queue.turns()).rows
-        worker = self._slots.next_idle(api.model.slowdowns, now)
+        worker = self._slots.next_idle(api.model.slowdowns, now, queue.api)
         estimate = api.model.estimate.slowed(api.model.slowdown(worker))
         if self._queues.other_class(queue) is None:
             rows = rows_of(self._seconds(api, estimate, now), estimate)

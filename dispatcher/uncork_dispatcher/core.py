@@ -8,7 +8,7 @@ gateway and the simulator run the same object. Times are seconds on any clock th
 The outbound semaphore is the set of idle workers: a release takes a worker, and :meth:`Dispatcher.batch_done`
 or :meth:`Dispatcher.worker_ready` returns it. A batch ahead takes no idle worker: it is sent to a busy
 worker, which runs it next. An API that has reserved workers never uses more, and leaves the others to the
-other APIs.
+other APIs. An API with ``concurrency`` uses slots of its own at each worker, and no worker as a whole.
 
 States of a request (:class:`RequestState`)::
 
@@ -84,8 +84,8 @@ class Dispatcher:
         if rules.name in self._apis:
             api = self._apis[rules.name]
             was_fair = api.is_fair
-            if api.rules.workers != rules.workers:
-                self._slots.reserve(rules.name, rules.workers)
+            if (api.rules.workers, api.rules.concurrency) != (rules.workers, rules.concurrency):
+                self._slots.reserve(rules.name, rules.workers, rules.concurrency)
             api.change(rules)
             if api.is_fair != was_fair:
                 self._queues.regroup(rules.name)
@@ -93,7 +93,7 @@ class Dispatcher:
             self._admissions[rules.name].rules_changed()
         else:
             api = self._apis[rules.name] = Api(rules)
-            self._slots.reserve(rules.name, rules.workers)
+            self._slots.reserve(rules.name, rules.workers, rules.concurrency)
             self._admissions[rules.name] = Admission(api, self._queues, self._slots, self._room)
 
     def remove_api(self, name: str) -> bool:
@@ -406,14 +406,15 @@ class Dispatcher:
         self._wakeup = now
 
     def _give_up_overdue(self, now: float) -> list[Abandon]:
-        """Abandon batches that ran past their timeout, and retry the batches ahead on their workers."""
+        """Abandon batches that ran past their timeout, and retry the other batches of their workers."""
         abandoned = []
-        for overdue, *behind in self._slots.give_up_overdue(now):
-            self._queues.end(overdue.entries, RequestState.TIMED_OUT)
-            overdue.entries = []
-            abandoned.append(Abandon(overdue, behind))
-            self._forget_if_gone(overdue.worker)
-            self._retry(behind, now)
+        for overdue, others in self._slots.give_up_overdue(now):
+            for batch in overdue:
+                self._queues.end(batch.entries, RequestState.TIMED_OUT)
+                batch.entries = []
+                abandoned.append(Abandon(batch, others if batch is overdue[0] else []))
+            self._forget_if_gone(overdue[0].worker)
+            self._retry(others, now)
         return abandoned
 
     def _retry(self, batches: Sequence[Batch[Any]], now: float) -> None:

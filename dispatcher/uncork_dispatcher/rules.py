@@ -10,6 +10,8 @@ from typing import Any
 
 from uncork_dispatcher.policies import make_policy
 
+_ENDED_BY_WORKER_S = 1.0
+
 
 class SettingError(ValueError):
     """Settings have values that are not accepted. The message is ``of``, the names of the settings, ``says``.
@@ -59,6 +61,8 @@ class ApiRules:
         bulk_goal_s: latency goal of the second class of requests, *bulk*, in seconds; infinity if no deadline
             refuses them; None if the API has one class.
         workers: how many workers only this API may use, and no others; 0: it shares those that are left.
+        concurrency: how many batches of this API each worker may run at once, beside one of the other APIs;
+            1: a worker runs one batch, of whichever API. Not with ``workers``.
         fair: if True, flows of requests share each queue of the API equally, see
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
@@ -81,6 +85,7 @@ class ApiRules:
     allowed_batch_sizes: tuple[int, ...] = ()
     bulk_goal_s: float | None = None
     workers: int = 0
+    concurrency: int = 1
     fair: bool = False
 
     def __post_init__(self) -> None:
@@ -92,6 +97,7 @@ class ApiRules:
             "max_queue_rows",
             "max_queue_requests",
             "max_queue_bytes",
+            "concurrency",
         ):
             value = getattr(self, field)
             if not value > 0:
@@ -108,7 +114,19 @@ class ApiRules:
             if not (value := getattr(self, field)) >= 0:
                 says = f" must be 0 or more, got {value}"
                 raise SettingError(field, says=says, of=f"API {self.name!r}: ")
+        if self.workers and self.concurrency > 1:
+            says = f" must be 0 with concurrency {self.concurrency}, got {self.workers}"
+            raise SettingError("workers", says=says, of=f"API {self.name!r}: ")
         try:
             make_policy(self.policy, limit_rows=self.max_batch_rows)
         except ValueError as error:
             raise SettingError("policy", says=f": {error}", of=f"API {self.name!r}: ") from None
+
+    @property
+    def gives_up_after_s(self) -> float:
+        """Seconds after which a batch that runs is abandoned with its worker.
+
+        A worker that runs several batches ends those past their timeout itself. It gets a second for that, so
+        that the others are not lost with it.
+        """
+        return self.timeout_s + (_ENDED_BY_WORKER_S if self.concurrency > 1 else 0.0)

@@ -64,7 +64,7 @@ class Scheduler:
         queue, which always may: call :meth:`schedule` at once.
         """
         queue, slots = entry.queue, self._slots
-        if not (slots.idle and slots.of(queue.api).idle):  # mostly without the call
+        if not slots.of(queue.api).idle:
             api = self._apis[queue.api]
             may_go_ahead = api.model.overlaps or api.fills_batch(queue, slots.memory.least(queue.api))
             return self._ahead.next_at(queue, now)[0] if may_go_ahead else math.inf
@@ -240,14 +240,14 @@ class Scheduler:
             return Hold(spared_until, "quarantine")
         if queue.retry == "batch":
             # The other workers of its host may be dead as well: a second loss there would prove nothing.
-            until = self._slots.avoids_idle_until(now)
+            until = self._slots.avoids_idle_until(now, queue.api)
             return Hold(until, "host") if until > now else Release(math.inf, reason)
         # One at a time: requests that kill their worker must not take all workers at once.
         return Hold(math.inf, "quarantine") if self._slots.retries(queue.api) else Release(0, reason)
 
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action], now: float) -> None:
         """Start a batch on an idle worker, and shed late requests that would keep the batch small."""
-        worker = self._slots.next_idle(self._apis[queue.api].model.slowdowns, now)
+        worker = self._slots.next_idle(self._apis[queue.api].model.slowdowns, now, queue.api)
         self._slots.occupy(self._take(queue, release, actions, now, worker=worker))
 
     def _take(
@@ -300,7 +300,7 @@ class Scheduler:
             started=starts,
             is_ahead=behind is not None,
             spread_s=measures.estimate.spread * predicted_s,
-            timeout_s=api.rules.timeout_s,
+            timeout_s=api.rules.gives_up_after_s,
             transport_s=api.model.transport_s,
             bulk_rows=bulk_rows,
             pads=measures.pads and measures.has_costs,

@@ -119,10 +119,21 @@ class Model:
         queues = (*self.queues.values(), *self.repeats, self.quarantine)
         return [one for queue in queues for one in queue if api in (None, one.api)]
 
-    @property
-    def idle(self) -> set[int]:
-        """Workers that run nothing."""
-        return self.workers.keys() - {batch.start.worker for batch in self.running.values()}
+    def idle(self, api: str = "") -> dict[int, int]:
+        """How many batches of an API each worker could start, if any; by default of one without slots."""
+        most = self._concurrency(api)
+        free = dict.fromkeys(self.workers, most)
+        for batch in self.running.values():
+            at = batch.start.worker
+            if at in free and (
+                batch.start.api == api if most > 1 else self._concurrency(batch.start.api) == 1
+            ):
+                retried = max(one.runs for one in self._of(batch.start)) > 1
+                free[at] = 0 if most == 1 or retried else free[at] - 1
+        return {worker: count for worker, count in free.items() if count > 0}
+
+    def _concurrency(self, api: str) -> int:
+        return self.rules[api].concurrency if api in self.rules else 1
 
     def avoided_until(self, worker: int, now: float) -> float:
         """Until when the host of a worker is avoided; 0 if it is not."""
@@ -149,7 +160,7 @@ class Model:
             expected = self._without_workers(request, refused, now, stats)
         elif refused is not None:
             expected = "deadline"
-            assert queued or not self.idle, "a lone request was refused though a worker is idle"
+            assert queued or not self.idle(request.api), "a lone request was refused though a worker is idle"
             assert stats.estimate.earned_rows > 0
         assert (refused and refused.reason) == expected
         if refused is None:
@@ -273,8 +284,8 @@ class Model:
         start = self.running.pop(number).start
         self._end(start, S.ANSWERED)
         for ahead in self.at(start.worker):
-            if ahead.gives_up_at == math.inf:
-                ahead.gives_up_at = now + self.rules[ahead.start.api].timeout_s
+            if ahead.gives_up_at == math.inf and self._concurrency(start.api) == 1:
+                ahead.gives_up_at = now + self.rules[ahead.start.api].gives_up_after_s
 
     # Outputs
 
@@ -300,9 +311,12 @@ class Model:
                     assert overdue.start is batch
                     self.retired(batch.worker)
                     self._end(batch, S.TIMED_OUT)
-                    assert [ahead.start for ahead in self.at(batch.worker)] == behind
-                    for ahead in self.at(batch.worker):
-                        self._lose(ahead)
+                    # One that is as late is given up for itself; the others are lost with the first.
+                    others = [other for other in self.at(batch.worker) if other.gives_up_at > now]
+                    numbers = [other.start.number for other in others]
+                    assert sorted(numbers) == sorted(other.number for other in behind)
+                    for lost in behind:
+                        self._lose(self.running[lost.number])
                 case Shed():
                     request = self.requests[action.request]
                     known = [estimates[request.api], self.estimates.get(request.api)]
@@ -326,10 +340,11 @@ class Model:
         assert taken
         assert start.number not in self.running
         assert start.worker in self.workers, "none on a lost or retired one"
-        if ahead := start.worker not in self.idle:
+        idle = self.idle(start.api)
+        if ahead := start.worker not in idle:
             self._check_ahead(start, taken)
         untils = {worker: self.avoided_until(worker, now) for worker in self.workers}
-        assert ahead or untils[start.worker] == min(untils[worker] for worker in self.idle), (
+        assert ahead or untils[start.worker] == min(untils[worker] for worker in idle), (
             "another host has one idle"
         )
         assert len({one.state for one in taken}) == 1, "those that run again are not mixed with others"
@@ -358,14 +373,15 @@ class Model:
             request.move(RUNS[request.runs])
             request.runs += 1
             assert request.runs == 1 or self.rules[request.api].idempotent, "it must not run twice"
-        gives_up_at = math.inf if ahead else now + self.rules[start.api].timeout_s
+        gives_up_at = math.inf if ahead else now + self.rules[start.api].gives_up_after_s
         self.running[start.number] = Running(start, gives_up_at)
 
     def _check_ahead(self, start: Batch[Any], taken: list[Request]) -> None:
         """Check that a batch may be sent to a worker that runs another."""
-        assert not self.idle, "another worker could run it now"
+        assert not self.idle(start.api), "another worker could run it now"
+        assert self._concurrency(start.api) == 1
         assert start.worker in self.take_ahead
-        [running] = self.at(start.worker)
+        [running] = [one for one in self.at(start.worker) if self._concurrency(one.start.api) == 1]
         assert max(one.runs for one in self._of(running.start)) == 1, (
             "the first may kill its worker once more"
         )
@@ -425,9 +441,9 @@ class Model:
             assert not request.runs, "no prediction sheds a request that has run"
             assert not self.draining
             longest_s = max(self._least_s(request, each) for each in estimates)
-            if self.idle or not request.deadline - longest_s <= now + self.transport_s + 1e-9:
+            if self.idle(request.api) or not request.deadline - longest_s <= now + self.transport_s + 1e-9:
                 # Refused for the sake of a larger batch, which takes the last idle worker or is sent ahead.
-                assert len(self.idle) <= 1
+                assert sum(self.idle(request.api).values()) <= 1
                 self.in_the_way.append(request)
                 return
             assert any(each.earned_rows > 0 for each in estimates)
@@ -469,14 +485,14 @@ class Model:
             assert wakeup <= request.expires_at, "a client would give up unseen"
             if not self.workers:
                 assert wakeup <= self._leaves_at(request, now)
-            if self.idle:
+            if idle := self.idle(request.api):
                 assert wakeup < math.inf, "held for ever"
                 if request.runs and not self.draining and (until := self.spares_one_until(now)) > now:
                     assert wakeup <= until, "it would wait too long"
                     continue
                 if request.state is S.REQUEUED:
                     untils = {worker: self.avoided_until(worker, now) for worker in self.workers}
-                    until = min(untils[worker] for worker in self.idle)
+                    until = min(untils[worker] for worker in idle)
                     assert min(untils.values()) < until, "it should run on one of the idle workers"
                     assert wakeup <= until, "it would wait too long"
                     continue

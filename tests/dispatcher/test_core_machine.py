@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import Phase, settings
@@ -41,8 +41,11 @@ POLL = st.sampled_from([True, True, True, False])
 """Most inputs are followed by a poll; several may come in before one."""
 
 
-def rules_of(policy: str, *, fair: bool) -> list[ApiRules]:
-    """An api with tight limits and one with loose ones that may not be run again."""
+def rules_of(policy: str, *, fair: bool, concurrent: str = "") -> list[ApiRules]:
+    """An api with tight limits and one with loose ones that may not be run again.
+
+    One of them may have two slots of its own at each worker.
+    """
     tight = ApiRules(
         name="tight",
         policy=policy,
@@ -55,7 +58,7 @@ def rules_of(policy: str, *, fair: bool) -> list[ApiRules]:
         fair=fair,
     )
     loose = ApiRules(name="loose", policy=policy, goal_s=0.4, timeout_s=1.0, idempotent=False)
-    return [tight, loose]
+    return [replace(one, concurrency=2) if one.name == concurrent else one for one in (tight, loose)]
 
 
 class CoreMachine(RuleBasedStateMachine):
@@ -63,13 +66,14 @@ class CoreMachine(RuleBasedStateMachine):
 
     policy = "cork"
     fair = False
+    concurrent = ""
 
     def __init__(self) -> None:
         super().__init__()
         self.core, self.books = Dispatcher(), Model()
         self.now = 0.0
         self.submitted = 0
-        for rules in rules_of(self.policy, fair=self.fair):
+        for rules in rules_of(self.policy, fair=self.fair, concurrent=self.concurrent):
             self._set_api(rules)
         self.worker_ready(worker=0, host="x", takes_ahead=True, poll=True)
 
@@ -337,7 +341,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 8))
     def rules_change(self, *, limit: int) -> None:
         """A limit may change while requests are queued."""
-        self._set_api(dataclasses.replace(self.books.rules["tight"], max_batch_rows=limit))
+        self._set_api(replace(self.books.rules["tight"], max_batch_rows=limit))
 
     @rule(api=st.sampled_from(["tight", "loose"]))
     def api_is_removed(self, *, api: str) -> None:
@@ -362,7 +366,7 @@ class CoreMachine(RuleBasedStateMachine):
     def totals_are_right(self) -> None:
         """After every step, polled or not."""
         self.books.agrees(self._stats())
-        queued, running, idle = len(self.books.queued()), len(self.books.running), len(self.books.idle)
+        queued, running, idle = len(self.books.queued()), len(self.books.running), len(self.books.idle())
         assert repr(self.core) == f"<Dispatcher queued={queued} running={running} idle={idle}>"
 
     def teardown(self) -> None:
@@ -383,21 +387,25 @@ class CoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.long_run
 @pytest.mark.parametrize(
-    ("name", "shared"),
+    ("name", "shared", "beside"),
     [
-        ("cork", False),
-        ("cork", True),
-        ("cork-classic", False),
-        ("fixed:25", True),
-        ("fixed:1000", False),
-        ("none", False),
+        ("cork", False, ""),
+        ("cork", True, ""),
+        ("cork", False, "tight"),
+        ("cork", True, "loose"),
+        ("cork-classic", False, ""),
+        ("fixed:25", True, ""),
+        ("fixed:1000", False, ""),
+        ("fixed:1000", False, "tight"),
+        ("none", False, ""),
     ],
 )
-def test_the_core_keeps_its_promises(name: str, shared: bool) -> None:
-    """With every policy, and with one that holds beyond every goal; with and without fair queues."""
+def test_the_core_keeps_its_promises(name: str, shared: bool, beside: str) -> None:
+    """With every policy, and with one that holds beyond every goal; fair or not, with own slots or not."""
 
     class Machine(CoreMachine):
         policy = name
         fair = shared
+        concurrent = beside
 
     run_state_machine_as_test(Machine, settings=SETTINGS)

@@ -22,8 +22,10 @@ class Share:
     cost of adding or removing a batch hardly depends on the number of workers.
     """
 
-    def __init__(self, reserved: int = 0) -> None:
+    def __init__(self, reserved: int = 0, *, takes: dict[int, None] | None = None) -> None:
         self.apis: dict[str, None] = {}
+        self.takes: dict[int, None] = {} if takes is None else takes
+        """The workers that could start a batch, the longest idle first; of all shares. Read-only."""
         self.reserved = reserved
         """The workers that its API has reserved; 0 if the APIs share the unreserved ones."""
         self.workers = 0
@@ -46,6 +48,11 @@ class Share:
         place = self.batches.index(batch, bisect_left(self.finishes, batch.finish))
         del self.finishes[place]
         del self.batches[place]
+
+    def clear(self) -> None:
+        """Remove all batches."""
+        self.finishes.clear()
+        self.batches.clear()
 
     def count_idle(self, idle: int) -> None:
         """Count the idle workers; ``idle`` are idle among all workers."""

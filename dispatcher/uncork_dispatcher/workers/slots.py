@@ -1,4 +1,7 @@
-"""The outbound semaphore: one slot per healthy worker, and the batches that occupy them."""
+"""The outbound semaphore: one slot per healthy worker, and the batches that occupy them.
+
+An API with ``concurrency`` has slots of its own at each worker, beside the one that the other APIs share.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.stats import RunningBatch, WorkStats
+from uncork_dispatcher.workers.concurrent_share import ConcurrentShare
 from uncork_dispatcher.workers.launches import Launches
 from uncork_dispatcher.workers.memory_fits import MemoryFits
 from uncork_dispatcher.workers.share import Share
@@ -41,17 +45,19 @@ class Slots:
 
         A worker that is busy but not healthy is *retired*: it gets no more batches.
         """
+        self._beside: dict[int, list[Batch[Any]]] = {}
+        """The batches that each worker runs in the slots of APIs with ``concurrency``."""
         self._takes_ahead: set[int] = set()
         """Workers to which a batch may be sent while they run another."""
         self._retried: set[int] = set()
         """Batches that were lost and run again."""
         self._timeouts = LazyHeap(self._running)
-        self.shared = Share()
-        """The share of the APIs that have reserved no workers.
+        self.shared = Share(takes=self._idle)
+        """The share of the APIs that have reserved no workers, and have no slots of their own.
 
         A share has the last batch of each worker, except retired ones: no batch can start when they end.
         """
-        self._reserved: dict[str, Share] = {}
+        self._own: dict[str, Share] = {}
         """The shares of the other APIs, by API."""
         self.shares: list[Share] = [self.shared]
         """All shares; those with one API come first."""
@@ -86,13 +92,18 @@ class Slots:
 
     def of(self, api: str) -> Share:
         """Return the share of the workers that an API may use."""
-        return self._reserved.get(api, self.shared)
+        return self._own.get(api, self.shared)
 
-    def reserve(self, api: str, workers: int) -> None:
-        """Reserve this number of workers for an API; with 0, let it share the unreserved ones."""
-        self._reserved.pop(api, self.shared).apis.pop(api, None)
-        if workers:
-            self._reserved[api] = Share(workers)
+    def reserve(self, api: str, workers: int, concurrency: int = 1) -> None:
+        """Reserve this number of workers for an API; with 0, let it share the unreserved ones.
+
+        With a ``concurrency`` over 1, it has so many slots of its own at each worker instead.
+        """
+        self._own.pop(api, self.shared).apis.pop(api, None)
+        if concurrency > 1:
+            self._own[api] = ConcurrentShare(concurrency)
+        elif workers:
+            self._own[api] = Share(workers, takes=self._idle)
         self.of(api).apis[api] = None
         self._deal()
 
@@ -108,6 +119,8 @@ class Slots:
         self.changes += 1
         self._workers[worker] = host
         self._idle[worker] = None
+        for share in self._concurrent():
+            share.join(worker)
         if takes_ahead:
             self._takes_ahead.add(worker)
         self._count()
@@ -145,33 +158,41 @@ class Slots:
 
     def is_gone(self, worker: int) -> bool:
         """Return True if a worker gets no more batches and has none."""
-        return worker not in self._workers and worker not in self._batches
+        busy = worker in self._batches or worker in self._beside
+        return worker not in self._workers and not busy
 
-    def next_idle(self, slowdown: Callable[[int], float] | None, now: float) -> int:
+    def next_idle(self, slowdown: Callable[[int], float] | None, now: float, api: str = "") -> int:
         """Return the fastest of the 16 workers that have been idle longest; of equals, the longest idle.
 
         ``slowdown`` returns the factor on a worker's batch time; None if all are equal. A worker must be
-        idle. Workers of avoided hosts go last; if all idle workers are on avoided hosts, the host that is
-        avoided for the shortest time goes first.
+        idle for ``api``. Workers of avoided hosts go last; if all idle workers are on avoided hosts, the host
+        that is avoided for the shortest time goes first. If the API has slots of its own, of the 16 workers
+        that have waited longest those with the fewest of its batches go first.
         """
+        share, first = self.of(api), None
         if self._avoided:
             self._end_avoidance(now)
-            first = self._least_avoided()
+            first = self._least_avoided(share)
+        if isinstance(share, ConcurrentShare):
+            first = list(islice(share.takes, _COMPARED)) if first is None else first
+            fewest = min(map(share.running, first))
+            first = [worker for worker in first if share.running(worker) == fewest]
+        if first is not None:
             return first[0] if slowdown is None else min(first, key=slowdown)
-        if slowdown is not None and len(self._idle) > 1:
-            return min(islice(self._idle, _COMPARED), key=slowdown)
-        return next(iter(self._idle))
+        if slowdown is not None and len(share.takes) > 1:
+            return min(islice(share.takes, _COMPARED), key=slowdown)
+        return next(iter(share.takes))
 
-    def avoids_idle_until(self, now: float) -> float:
+    def avoids_idle_until(self, now: float, api: str = "") -> float:
         """Return until when a lost batch should wait for a worker of another host; ``now`` if it should not.
 
         The batch waits while all idle workers are on avoided hosts, and a busy worker is on a host that is
-        not avoided or is avoided for less time. A worker must be idle.
+        not avoided or is avoided for less time. A worker must be idle for ``api``.
         """
         if not self._avoided:
             return now
         self._end_avoidance(now)
-        until = min(map(self._avoided_until, self._idle))
+        until = min(map(self._avoided_until, self.of(api).takes))
         return until if any(self._avoided_until(worker) < until for worker in self._workers) else now
 
     def spares_one_until(self, now: float) -> float:
@@ -183,22 +204,27 @@ class Slots:
         """
         if now < self._host_died_until:
             return now
-        at_risk = sum([self._running[batch].worker in self._workers for batch in self._retried])
+        at_risk = len({self._running[batch].worker for batch in self._retried} & self._workers.keys())
         if len(self._workers) > at_risk + 1:
             return now
         return math.inf if at_risk else self.launches.awaited_until(now)
 
     def occupy(self, running: Batch[Any]) -> None:
-        """Start a batch on the idle worker that it names, which takes the worker's slot."""
+        """Start a batch on the idle worker that it names, which takes a slot of the worker."""
         self.changes += 1
-        worker = running.worker
-        del self._idle[worker]
+        worker, share = running.worker, self.of(running.api)
         self._running[running.number] = running
-        self._batches[worker] = [running]
-        if running.entries[0].queue.retry is not None:
+        is_retried = running.entries[0].queue.retry is not None
+        if is_retried:
             self._retried.add(running.number)
-        self.of(running.api).add(running)
-        self._count_idle()
+        share.add(running)
+        if isinstance(share, ConcurrentShare):
+            self._beside.setdefault(worker, []).append(running)
+            share.began(worker, retried=is_retried)
+        else:
+            del self._idle[worker]
+            self._batches[worker] = [running]
+            self._count_idle()
         self._limit_time(running)
 
     def next_ahead(self, now: float, api: str, prepare_s: float = 0.0) -> Batch[Any] | None:
@@ -209,9 +235,11 @@ class Slots:
         nothing while another API waits for its reserved worker. If the worker prepares the batch while it
         runs the other, ``prepare_s`` is how long: the end may be uncertain by as much more.
         """
-        if not self._takes_ahead or (self._reserved and any(share.is_short for share in self.shares)):
-            return None
         share = self.of(api)
+        if not self._takes_ahead or isinstance(share, ConcurrentShare):
+            return None
+        if self._own and any(share.is_short for share in self.shares):
+            return None
         for running in islice(share.batches, _MOST_LATE + 1):
             if now < running.finish + running.transport_s:
                 worker = running.worker
@@ -254,9 +282,13 @@ class Slots:
         running = self._running.pop(batch, None)
         if running is None:
             return None
-        self._forget(running)
         worker = running.worker
-        batches, is_healthy = self._batches[worker], worker in self._workers
+        is_healthy = worker in self._workers
+        if worker in self._beside and running in self._beside[worker]:
+            self._end_beside(running, is_healthy=is_healthy)
+            return running
+        self._forget(running)
+        batches = self._batches[worker]
         if is_healthy:
             self.of(batches[-1].api).remove(batches[-1])
         has_run = running is batches[0]
@@ -274,15 +306,37 @@ class Slots:
         self._count_idle()
         return running
 
-    def give_up_overdue(self, now: float) -> list[list[Batch[Any]]]:
-        """Remove each worker whose batch ran past its timeout; return their batches, one list per worker."""
-        overdue: list[list[Batch[Any]]] = []
+    def _end_beside(self, ended: Batch[Any], *, is_healthy: bool) -> None:
+        """Free the slot of a batch whose API has slots of its own, or had when the batch began."""
+        worker, is_retried = ended.worker, ended.number in self._retried
+        self._forget(ended)
+        self._beside[worker].remove(ended)
+        if not self._beside[worker]:
+            del self._beside[worker]
+        if is_healthy:
+            share = self.of(ended.api)
+            share.remove(ended)
+            if isinstance(share, ConcurrentShare):
+                share.ended(worker, retried=is_retried)
+        self._count_idle()
+
+    def give_up_overdue(self, now: float) -> list[tuple[list[Batch[Any]], list[Batch[Any]]]]:
+        """Remove each worker with a batch that ran past its timeout.
+
+        Return for each of these workers those batches, and its other batches.
+        """
+        given_up: list[tuple[list[Batch[Any]], list[Batch[Any]]]] = []
         while now >= self.next_timeout:
             first = self._timeouts.top()
             assert first is not None
             self.changes += 1
-            overdue.append(self._remove(first.worker))
-        return overdue
+            ahead = self._batches.get(first.worker, [])[1:]
+            overdue: list[Batch[Any]] = []
+            others: list[Batch[Any]] = []
+            for batch in self._remove(first.worker):
+                (overdue if batch.gives_up_at <= now and batch not in ahead else others).append(batch)
+            given_up.append((overdue, others))
+        return given_up
 
     def free_at(self, now: float, api: str) -> Numbers:
         """Return when each worker for an API is free, soonest first; or when starting ones are due."""
@@ -292,7 +346,7 @@ class Slots:
         if share.idle or share.batches:
             return share.free_at(now)
         # The workers of this share were lost: it gets the first that others finish with.
-        return [max(now, min([each.finishes[0] for each in self.shares if each.finishes]))]
+        return [max(now, min([each.finishes[0] for each in self.shares if each.finishes], default=now))]
 
     def stats(self, now: float) -> WorkStats:
         """Return the number of workers, and the batches that they run."""
@@ -305,15 +359,18 @@ class Slots:
                 now - batch.started,
                 batch.started + batch.predicted_s - now,
             )
-            for batch, *_ in self._batches.values()
+            for batches in (*[batches[:1] for batches in self._batches.values()], *self._beside.values())
+            for batch in batches
         ]
         return WorkStats(self.workers, self.idle, running)
 
     def _leave(self, worker: int) -> None:
         """Give a worker no more batches."""
-        batches = self._batches.get(worker)
-        if batches and worker in self._workers:
-            self.of(batches[-1].api).remove(batches[-1])
+        if worker in self._workers:
+            for batch in self._batches.get(worker, [])[-1:] + self._beside.get(worker, []):
+                self.of(batch.api).remove(batch)
+            for share in self._concurrent():
+                share.leave(worker)
         self._workers.pop(worker, None)
         self._idle.pop(worker, None)
         self._takes_ahead.discard(worker)
@@ -330,30 +387,42 @@ class Slots:
     def _remove(self, worker: int) -> list[Batch[Any]]:
         """Remove a worker; return its batches, in their order."""
         self._leave(worker)
-        batches = self._batches.pop(worker, [])
+        batches = self._batches.pop(worker, []) + self._beside.pop(worker, [])
         for running in batches:
             del self._running[running.number]
             self._forget(running)
         return batches
 
+    def _concurrent(self) -> list[ConcurrentShare]:
+        """Return the shares of the APIs with slots of their own."""
+        return [share for share in self._own.values() if isinstance(share, ConcurrentShare)]
+
     def _deal(self) -> None:
         """Assign the running batches to the shares again."""
         self.changes += 1
-        self.shares = [*self._reserved.values(), self.shared]
+        self.shares = [*self._own.values(), self.shared]
         for share in self.shares:
-            share.finishes.clear()
-            share.batches.clear()
-        for worker, batches in self._batches.items():
-            if worker in self._workers:
-                self.of(batches[-1].api).add(batches[-1])
+            share.clear()
+        for share in self._concurrent():
+            for worker in self._workers:
+                share.join(worker)
+        for worker in self._workers:
+            for batch in self._batches.get(worker, [])[-1:]:
+                self.of(batch.api).add(batch)
+            for batch in self._beside.get(worker, []):
+                share = self.of(batch.api)
+                share.add(batch)
+                if isinstance(share, ConcurrentShare):
+                    share.began(worker, retried=batch.number in self._retried)
         self._count()
 
     def _count(self) -> None:
         """Count the workers again, after a change. The last worker is for all APIs."""
         left = self.workers = len(self._workers)
-        for share in self._reserved.values():
-            share.workers = min(share.reserved, self.workers)
-            left -= share.reserved
+        for share in self._own.values():
+            if share.reserved:
+                share.workers = min(share.reserved, self.workers)
+                left -= share.reserved
         self.shared.workers = min(self.workers, max(1, left))
         self._count_idle()
 
@@ -370,14 +439,14 @@ class Slots:
             first = self._timeouts.top()
             self.next_timeout = math.inf if first is None else first.gives_up_at
 
-    def _least_avoided(self) -> list[int]:
+    def _least_avoided(self, share: Share) -> list[int]:
         """Return the first idle workers of hosts that are not avoided, else of the least avoided host."""
         # Not a generator expression: mypyc would go through all workers.
-        preferred = filter(lambda worker: self._avoided_until(worker) == -math.inf, self._idle)
+        preferred = filter(lambda worker: self._avoided_until(worker) == -math.inf, share.takes)
         workers = list(islice(preferred, _COMPARED))
         if not workers:
-            soonest = min(map(self._avoided_until, self._idle))
-            workers = [worker for worker in self._idle if self._avoided_until(worker) == soonest]
+            soonest = min(map(self._avoided_until, share.takes))
+            workers = [worker for worker in share.takes if self._avoided_until(worker) == soonest]
         return workers
 
     def _avoided_until(self, worker: int) -> float:

@@ -80,7 +80,7 @@ def test_overdue_batches_go_with_their_workers() -> None:
     assert slots.next_timeout == 5.0
     assert slots.give_up_overdue(4.999) == []
 
-    assert slots.give_up_overdue(5.0) == [[first]]
+    assert slots.give_up_overdue(5.0) == [([first], [])]
     assert counts(slots) == (1, 0, 1)
     assert slots.next_timeout == 6.0
 

@@ -177,8 +177,22 @@ def test_of_overdue_batches_those_behind_are_told_apart() -> None:
     slots = busy()
     ahead = put_ahead(slots)
 
-    [batches] = slots.give_up_overdue(10.0)
-    assert [batch.number for batch in batches] == [1, 9]
-    assert batches[1] is ahead
+    [([overdue], [other])] = slots.give_up_overdue(10.0)
+    assert overdue.number == 1
+    assert other is ahead
     assert counts(slots) == (0, 0, 0)
     assert slots.next_timeout == math.inf
+
+
+def test_an_api_with_slots_of_its_own_gets_none_ahead_and_is_in_nobodys_way() -> None:
+    """A worker that runs the lost batch of such an API has no slot for it."""
+    slots = busy()
+    slots.reserve("fetch", 0, 2)
+    again = running(batch=2, gives_up_at=10.0)
+    again.api, again.entries[0].queue.retry = "fetch", "batch"
+    slots.occupy(again)
+
+    behind = slots.next_ahead(0.0, "a")
+    assert behind is not None
+    assert behind.number == 1
+    assert slots.next_ahead(0.0, "fetch") is None
