@@ -123,6 +123,11 @@ class ApiRules:
             raise SettingError("policy", says=f": {error}", of=f"API {self.name!r}: ") from None
 
     @property
+    def shares_workers(self) -> bool:
+        """True if its batches take turns with those of other APIs: it has no workers or slots of its own."""
+        return not self.workers and self.concurrency == 1
+
+    @property
     def gives_up_after_s(self) -> float:
         """Seconds after which a batch that runs is abandoned with its worker.
 

@@ -22,6 +22,7 @@ from uncork_gateway.services.worker_events import ServiceUnusable, SupervisorAct
 from uncork_workers.definition.hints import AddingHints
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.concurrent_batches import ConcurrentBatches
 from uncork_workers.process.context import context
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.messages import Hello, Ready
@@ -200,6 +201,8 @@ class _WorkerThread:
             gateway.send(replace(self._hello, launch=next(self._launches)))
             gateway.send(Ready())
             with contextlib.closing(Executor(service, gateway)) as executor:
+                if executor.concurrency:
+                    ConcurrentBatches(gateway, executor, []).serve()
                 for batch, bodies in gateway.batches():
                     gateway.reply(*executor.run(batch, bodies))
         except OSError:

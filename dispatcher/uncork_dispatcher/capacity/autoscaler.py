@@ -12,8 +12,9 @@ costs less than shed requests.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, NamedTuple
@@ -66,6 +67,8 @@ class ApiDemand:
         limit_rows: most rows in a batch.
         transport_s: seconds that a batch spends on the way to the worker and back.
         smallest_rows: rows of the smallest request; 0 if unknown.
+        concurrency: how many of its batches a worker runs at once, beside the other APIs; 1: it shares the
+            workers with them.
     """
 
     arrived_rows: float
@@ -74,6 +77,7 @@ class ApiDemand:
     limit_rows: float
     transport_s: float = 0.0
     smallest_rows: float = 0.0
+    concurrency: int = 1
 
 
 class ScalingReason(NamedTuple):
@@ -210,9 +214,12 @@ class Autoscaler:
         """Return the need by the last ``seconds`` seconds, and the omitted APIs, which have no estimate."""
         loads = [self._apis[name].load(name, demand, seconds=seconds) for name, demand in demands.items()]
         unknown = tuple(load.api for load in loads if load.rate_rows > 0 and not load.is_known)
-        need = workers_needed([load for load in loads if load.api not in unknown])
-        assert need is not None
-        return need._replace(workers=need.workers + reserved), unknown
+        known = [load for load in loads if load.api not in unknown]
+        sharing = [load for load in known if demands[load.api].concurrency == 1]
+        needs = [_need_of(sharing, more=reserved)] + [
+            _need_of([load], slots=demands[load.api].concurrency) for load in known if load not in sharing
+        ]
+        return max(needs, key=lambda need: (need.workers, need.api is not None)), unknown
 
     def _grow(self, need: Need) -> bool:
         """Raise the target if two looks in a row want more workers; return True if it rises."""
@@ -252,3 +259,10 @@ class Autoscaler:
 
     def _bounded(self, workers: int) -> int:
         return min(max(workers, self._least), self._most)
+
+
+def _need_of(loads: Sequence[Load], *, slots: int = 1, more: int = 0) -> Need:
+    """Return the need of APIs whose estimates are known, with so many slots at each worker."""
+    need = workers_needed(loads)
+    assert need is not None
+    return need._replace(workers=math.ceil(need.workers / slots) + more)

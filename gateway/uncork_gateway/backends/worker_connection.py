@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol, cast
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
 
 import msgspec
 
@@ -57,7 +57,8 @@ OnPiece = Callable[[AnswerHead | None, bytes], object]
 """Receives the next bytes of a streamed response; the first come with a head."""
 
 
-class _Run(NamedTuple):
+@dataclass(slots=True)
+class _Run:
     """A batch that a worker runs now or next, and its callbacks."""
 
     batch: Batch
@@ -65,6 +66,8 @@ class _Run(NamedTuple):
     """The half of the shared file that the batch and its reply may use."""
     done: Done
     on_piece: OnPiece | None
+    is_streaming: bool = False
+    """True if the first piece of the response has arrived."""
 
 
 class Owner(Protocol):
@@ -104,6 +107,7 @@ class WorkerConnection(asyncio.Protocol):
         is_launched: True if the supervisor started the process, and can therefore kill and replace it.
         hello: the description of the service, once the worker has sent it.
         ready: the results of the worker's setup, once finished.
+        runs_in_order: True if the worker runs one batch after the other.
         is_retiring, retires_for: True if the worker gets no more batches; the reason to send to it.
     """
 
@@ -116,6 +120,7 @@ class WorkerConnection(asyncio.Protocol):
         self.is_launched = False
         self.hello: Hello | None = None
         self.ready: Ready | None = None
+        self.runs_in_order = True
         self.is_retiring = False
         self.retires_for = ""
         self._decoder = FrameDecoder()
@@ -123,10 +128,8 @@ class WorkerConnection(asyncio.Protocol):
         self._file = PayloadFile()
         self._half = 0
         """The half of the file for the next batch."""
-        self._runs: deque[_Run] = deque()
-        """The batch that the worker runs, and the one ahead."""
-        self._is_streaming = False
-        """True if the first piece of the response has arrived."""
+        self._runs: dict[int, _Run] = {}
+        """By number, the batches that the worker runs, and the one ahead."""
         self._is_pinged = False
         """True if the worker was pinged and has sent nothing since."""
         self._gpus = Gpus({})
@@ -166,16 +169,17 @@ class WorkerConnection(asyncio.Protocol):
         )
 
     def runs(self, batch: int) -> bool:
-        return bool(self._runs) and self._runs[0].batch.batch == batch
+        return self._run(batch) is not None
 
     def execute(self, batch: Batch, bodies: Sequence[bytes], done: Done, on_piece: OnPiece | None) -> None:
-        """Queue a batch after the one that the worker runs now; see :meth:`WorkerPool.execute`."""
+        """Send a batch to the worker; see :meth:`WorkerPool.execute`."""
         assert self._transport is not None
-        if self._file.write(bodies, self._half):
+        # The file has room for a batch and the one ahead.
+        if self.runs_in_order and self._file.write(bodies, self._half):
             frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
         else:
             frame = frame_buffers(batch, bodies)
-        self._runs.append(_Run(batch, self._half, done, on_piece))
+        self._runs[batch.batch] = _Run(batch, self._half, done, on_piece)
         self._half = 1 - self._half
         if sum(map(len, frame)) < _SMALL_BYTES:
             self._transport.write(b"".join(frame))
@@ -184,7 +188,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def cancel(self, batch: int, requests: Sequence[int]) -> None:
         """Cancel requests, by position, of a batch that the worker runs now or next; ignore other batches."""
-        if self._transport is not None and any(run.batch.batch == batch for run in self._runs):
+        if self._transport is not None and batch in self._runs:
             self._transport.write(encode_frame(Cancel(batch, tuple(requests))))
 
     def ping_idle(self) -> None:
@@ -248,25 +252,29 @@ class WorkerConnection(asyncio.Protocol):
             case TakeFile() | Batch() | Cancel() | Ping() | Goodbye():
                 raise FrameError("a worker may not send TakeFile, Batch, Cancel, Ping or Goodbye")
 
+    def _run(self, batch: int) -> _Run | None:
+        """Return a batch that the worker runs now; None if it is ahead, or not at the worker."""
+        run = self._runs.get(batch)
+        return run if run is None or not self.runs_in_order or batch == next(iter(self._runs)) else None
+
     def _streamed(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        on_piece = self._runs[0].on_piece if self.runs(batch) else None
-        if on_piece is None:
+        run = self._run(batch)
+        if run is None or run.on_piece is None:
             raise FrameError(f"output for batch {batch}, which is not streaming on this worker")
-        if (head is None) != self._is_streaming:
+        if (head is None) != run.is_streaming:
             raise FrameError("the first piece of a response must have a head, and no other piece may")
-        self._is_streaming = True
-        on_piece(head, data)
+        run.is_streaming = True
+        run.on_piece(head, data)
 
     def _replied(self, reply: Reply, payload: bytes) -> None:
-        run = self._runs[0] if self._runs else None
-        if run is None or run.batch.batch != reply.batch:
+        run = self._run(reply.batch)
+        if run is None:
             raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
         check_reply(run.batch, reply)
         if reply.in_file:
             bodies = self._file.read(reply.lengths, run.half)
         else:
             bodies = split_payload(payload, reply.lengths)
-        self._runs.popleft()
-        self._is_streaming = False
+        del self._runs[reply.batch]
         run.done(Executed(reply, bodies))
         self._owner.has_replied(self)

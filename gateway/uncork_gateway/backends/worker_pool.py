@@ -36,7 +36,7 @@ _LEAVING_S = 10.0
 
 
 class WorkerPool:
-    """Accepts connections of workers, and runs batches on them; a worker runs one batch at a time.
+    """Accepts connections of workers, and runs batches on them.
 
     Create it inside a running event loop. A worker's key is its launch, if the supervisor launched it, or
     else a negative number.
@@ -324,6 +324,7 @@ class WorkerPool:
             worker.close(f"the gateway refuses this worker: {objection}", is_final=True)
             return
         worker.hello, worker.index, worker.is_launched = hello, hello.index, hello.launch is not None
+        worker.runs_in_order = all(api.concurrency == 1 for api in hello.service.apis)
         worker.key = next(self._keys) if hello.launch is None else hello.launch
         self._by_key[worker.key] = worker
         if worker.is_launched and not worker.standby:

@@ -238,6 +238,7 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
         max_queue_bytes=limits.max_queue_bytes,
         bulk_goal_s=api.bulk_goal_s,
         workers=settings.workers or 0,
+        concurrency=api.concurrency,
         fair=limits.fair_by is not None,
     )
 

@@ -124,6 +124,7 @@ class Scaling:
                 limit_rows=api.limit_rows,
                 transport_s=sample.transport_s,
                 smallest_rows=api.smallest_rows,
+                concurrency=api.rules.concurrency,
             )
             goal_s = api.rules.bulk_goal_s
             if api.bulk is not None and goal_s is not None and goal_s < math.inf:

@@ -157,6 +157,21 @@ def test_what_is_known_may_need_more_beside_what_is_not() -> None:
     assert looks[3].reason.unknown == ("new",)
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "rate", "wanted", "api"),
+    [(1, 500, 19, "own"), (8, 500, 7, "predict"), (8, 50, 2, "own"), (2, 50, 7, "own")],
+)
+def test_an_api_with_slots_of_its_own_needs_no_time_of_the_others(
+    concurrency: int, rate: float, wanted: int, api: str
+) -> None:
+    """It needs 13 slots, on as many workers as have them. The other API needs 7 workers, or one."""
+    traffic, own = Traffic(), replace(DEMAND, concurrency=concurrency)
+    looks = [
+        traffic.run(rate, own=replace(own, arrived_rows=1000 * LOOK_S * number))[0] for number in range(3)
+    ]
+    assert (looks[-1].wanted, looks[-1].reason.api) == (wanted, api)
+
+
 def test_the_spread_of_the_last_minute_counts() -> None:
     traffic = Traffic(demand=replace(DEMAND, goal_s=0.3, estimate=Estimate(0.05, 0.002, 0.1, 100.0)))
     (steady,) = {decision.wanted for decision in traffic.run(1000, looks=13)[1:]}

@@ -3,11 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.gateway.backends.pool_stage import BATCH, BODIES, Listener, stage
-from tests.gateway.fake_worker import FakeWorker, service
+from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.running import turns
+from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.messages import Batch, Failed, Hello, Ping, Pong, Ready, Reply, WarmUp
@@ -201,3 +203,38 @@ def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path
     asyncio.run(scenario())  # The loops of other tests fail on errors of callbacks.
 
     assert [str(error) for error in errors] == ["1", "2"]
+
+
+async def test_a_worker_with_concurrency_replies_in_any_order(tmp_path: Path) -> None:
+    """Its batches never share a file, whose halves follow the order."""
+    async with stage(tmp_path) as on:
+        worker = await on.connect()
+        many = msgspec.structs.replace(json_api(), concurrency=3)
+        worker.send(Hello(index=0, launch=1, service=service(many)))
+        worker.send(Ready())
+        for _ in range(2):
+            await on.news()
+        batches = [msgspec.structs.replace(BATCH, batch=number) for number in (5, 6, 7)]
+        running = [on.execute(1, batch=batch) for batch in batches]
+        for batch in batches:
+            assert await worker.batch() == (batch, b"abc")
+        for number in (1, 2, 0):
+            assert on.pool.states() == ["busy"]
+            worker.answer(batches[number], [b"%d" % number, b""])
+            assert (await running[number]).bodies == [b"%d" % number, b""]
+        assert on.pool.states() == ["idle"]
+
+
+async def test_only_a_worker_with_concurrency_may(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Others would have written a response over another batch."""
+    async with stage(tmp_path) as on:
+        worker, number = await on.ready()
+        ahead = msgspec.structs.replace(BATCH, batch=6)
+        running = [on.execute(number, batch=batch) for batch in (BATCH, ahead)]
+        for batch in (BATCH, ahead):
+            assert await worker.next() == batch
+        worker.answer(ahead, [b"", b""])
+        await worker.dropped()
+        lost = await asyncio.gather(*running, return_exceptions=True)
+        assert [type(error) for error in lost] == [WorkerLost, WorkerLost]
+    assert "response to batch 6, which is not running on this worker" in caplog.text

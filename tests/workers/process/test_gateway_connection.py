@@ -307,7 +307,7 @@ def test_threads_share_a_connection(
 ) -> None:
     """One waits for batches, while others send, ask for cancellations, and leave."""
     link, gateway = ends
-    link.share()
+    link.share(in_order=True)
     batches = link.batches()
 
     reading: Future[tuple[Batch, list[bytes]]] = thread.submit(next, batches)
@@ -320,8 +320,9 @@ def test_threads_share_a_connection(
     link.leave()
     link.leave()
     assert not has_left(link, 1)
-    gateway.send(Cancel(1, (0,)), BATCH)
-    assert reading.result(HANG_S) == (BATCH, [b"x"])
+    behind = msgspec.structs.replace(BATCH, batch=2)
+    gateway.send(Cancel(1, (0,)), behind)
+    assert reading.result(HANG_S) == (behind, [b"x"])
     assert has_left(link, 1)
     link.reply(Reply(1, True, 0.1, [200], [1], []), [b"y"])
     assert not has_left(link, 1)
@@ -335,7 +336,7 @@ def test_threads_share_a_connection(
 def test_a_thread_that_sends_leaves_for_the_signal_that_found_it_sending() -> None:
     ours, theirs = socket.socketpair()
     with ours, contextlib.closing(GatewayConnection(theirs)) as link:
-        link.share()
+        link.share(in_order=True)
         assert link._sending is not None
         with link._sending:  # as a signal in the middle of a message
             link._is_receiving = True

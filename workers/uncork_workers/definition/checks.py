@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from uncork_workers.wire.schema import ApiSettings, DefinitionError, wrong_value
+from uncork_workers.wire.schema import MAX_CONCURRENCY, ApiSettings, DefinitionError, wrong_value
 
 # Values beyond these limits were probably meant in another unit.
 _SHORT_GOAL_MS, _LONG_TIMEOUT_S = 1, 3600
@@ -60,6 +60,23 @@ def check_stages(api: str, **stages: object) -> None:
                 f"API {api!r}: {argument} is called with self and the whole batch; write "
                 f"def {stage.__name__}(self, batch), not def {stage.__name__}{inspect.signature(stage)}"
             )
+
+
+def check_concurrency(api: str, concurrency: object, handler: Callable[..., Any]) -> None:
+    """Check the ``concurrency`` of an API.
+
+    Raises:
+        DefinitionError: if it is no number of batches, or the handler would run one after the other.
+    """
+    if type(concurrency) is not int or not 1 <= concurrency <= MAX_CONCURRENCY:
+        accepted = f"a whole number of batches from 1 to {MAX_CONCURRENCY}"
+        raise wrong_value(api, "concurrency", accepted, concurrency)
+    is_async = inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler)
+    if concurrency > 1 and not is_async:
+        raise DefinitionError(
+            f"API {api!r}: concurrency requires an async method, and {handler.__name__} is a plain one, of "
+            "which a worker runs one batch at a time; write async def, or start more workers"
+        )
 
 
 def check_start(service: type[Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
 from uncork_workers.definition.checks import (
     accepts,
+    check_concurrency,
     check_stages,
     check_start,
     not_a_method,
@@ -101,6 +102,7 @@ def api(
     coalesce: bool = False,
     headers: Sequence[str] = (),
     workers: int | None = None,
+    concurrency: int = 1,
     prepare: Callable[..., Any] | None = None,
     finish: Callable[..., Any] | None = None,
 ) -> Callable[[H], H]:
@@ -173,6 +175,10 @@ def api(
             the gateway made.
         workers: how many of the service's workers run only this API. It uses no others, and the APIs without
             this argument share the rest. Each of them still loads the whole service.
+        concurrency: how many batches of this API each worker may run at once, for ``async`` methods that wait
+            for other services. They share an event loop in a thread of its own; besides them, the worker runs
+            one batch of the other APIs. Not with ``workers``, and not in a service with ``prepare`` or
+            ``finish``.
         prepare: a method of the service, such as a tokenizer, that gets the rows; the decorated method then
             gets what it returns. It runs in a thread of its own while the decorated method runs the batch
             before, if measurements show that this pays. Not for generators.
@@ -192,6 +198,7 @@ def api(
         if streams:
             _check_stream(name, policy, output=output, warmup=warmup, prepare=prepare, finish=finish)
         check_stages(name, prepare=prepare, finish=finish)
+        check_concurrency(name, concurrency, handler)
         settings = ApiSettings(
             mb_max_latency=first_goal(name, mb_max_latency, classes),
             mb_max_batch_size=mb_max_batch_size,
@@ -226,6 +233,7 @@ def api(
             classes=None if classes is None else dict(classes),
             coalesce=coalesce,
             headers=header_names(name, headers),
+            concurrency=concurrency,
         )
         description.check()
         warn_of_units(name, settings)
@@ -300,6 +308,13 @@ def _check_methods(service: type[Service], apis: Collection[ApiDefinition]) -> N
         DefinitionError: if one is not.
     """
     stages = {"prepare": {one.prepare for one in apis}, "finish": {one.finish for one in apis}}
+    concurrent = [one.name for one in apis if one.description.concurrency > 1]
+    staged = [one.name for one in apis if one.has_stages]
+    if concurrent and staged:
+        raise DefinitionError(
+            f"service {service.__name__}: API {concurrent[0]!r} has concurrency and API {staged[0]!r} has "
+            "prepare or finish, and a worker does only one of both; make two services of them"
+        )
     for definition in apis:
         for argument, other in (("prepare", "finish"), ("finish", "prepare")):
             stage = getattr(definition, argument)

@@ -68,13 +68,17 @@ class GatewayConnection:
         """The halves of the file for the last batch and the last reply; replies have the order of batches."""
         self._sending: threading.Lock | None = None
         """Held while a thread sends, if several do."""
+        self._replies_in_order = True
         self._left: dict[int, set[int]] = {}
-        """The positions of the requests whose clients have left, by batch."""
+        """The positions of the requests whose clients have left, by batch that has no reply yet."""
         close_in_forks(self)
 
-    def share(self) -> None:
-        """Allow other threads to send, and to ask for cancelled batches, while one iterates over batches."""
-        self._sending = threading.Lock()
+    def share(self, *, in_order: bool) -> None:
+        """Allow other threads to send, and to ask for cancelled batches, while one iterates over batches.
+
+        Without ``in_order``, replies may have another order than their batches.
+        """
+        self._sending, self._replies_in_order = threading.Lock(), in_order
 
     def batches(self) -> Iterator[tuple[Batch, list[bytes]]]:
         """Yield each batch and its bodies until the gateway closes the connection.
@@ -195,10 +199,10 @@ class GatewayConnection:
     def reply(self, reply: Reply, bodies: Sequence[bytes]) -> None:
         """Send the reply to a batch whose payload has been read."""
         self._half_of_reply = 1 - self._half_of_reply
-        for number in list(self._left):  # one step: another thread may add to it
-            if number <= reply.batch:
-                del self._left[number]
-        if self._file is not None and self._file.write(bodies, self._half_of_reply):
+        self._left.pop(reply.batch, None)
+        # The halves follow the order of the batches.
+        shared = self._file if self._replies_in_order else None
+        if shared is not None and shared.write(bodies, self._half_of_reply):
             reply, bodies = msgspec.structs.replace(reply, in_file=True), ()
         self.send(reply, bodies)
         self._report_gpus()
@@ -259,6 +263,9 @@ class GatewayConnection:
         for frame in self._decoder.feed(data):
             message = frame.message
             if isinstance(message, Cancel):
-                self._left.setdefault(message.batch, set()).update(message.requests)
-            else:
-                self._inbox.append(frame)
+                if (left := self._left.get(message.batch)) is not None:
+                    left.update(message.requests)
+                continue
+            if isinstance(message, Batch):
+                self._left[message.batch] = set()
+            self._inbox.append(frame)

@@ -17,6 +17,7 @@ from uncork_workers.definition.loading import load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.children import WorkerCode
+from uncork_workers.process.concurrent_batches import ConcurrentBatches
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.gpu_usage import GpuUsage
 from uncork_workers.process.stopped import Stopped
@@ -89,6 +90,9 @@ class HostedService:
         self._gpu_usage.start()
         gateway.gpus = lambda: self._gpu_usage.latest
         gateway.send_ready(ready)
+        if executor.concurrency:
+            ConcurrentBatches(gateway, executor, self._due).serve()
+            return
         if executor.staged:
             self._serve_in_stages(gateway, executor)
             return

@@ -81,7 +81,7 @@ class OverlappingStages:
             OSError: if the connection breaks.
         """
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        self._gateway.share()
+        self._gateway.share(in_order=True)
         threads = [
             threading.Thread(target=self._run_thread, args=(target,), name=f"uncork {name}", daemon=True)
             for name, target in (("prepare", self._read), ("finish", self._finish))

@@ -6,7 +6,7 @@ The gateway never imports user code; a worker sends this description of it.
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 import msgspec
 
@@ -33,6 +33,8 @@ MAX_COST = 10**9
 MAX_COUNT = 10**9
 MAX_SECONDS = 10**9
 MAX_BATCH_BYTES = 2**31
+# Each batch has a thread.
+MAX_CONCURRENCY = 1000
 # Costs are multiples of 2**-16, so sums up to 2**53 units (over a hundred requests of the largest cost) are
 # exact: adding a request's cost to a total and subtracting it later leaves no rounding error.
 _COST_UNITS = 2**16
@@ -132,6 +134,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
             the API has one class.
         coalesce: whether identical requests that are queued or running at one time run once.
         headers: the headers that the handler may read, in lower case.
+        concurrency: how many batches a worker may run at once.
     """
 
     name: str
@@ -150,6 +153,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     classes: dict[str, float | None] | None = None
     coalesce: bool = False
     headers: tuple[str, ...] = ()
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=MAX_CONCURRENCY)] = 1
 
     @property
     def class_names(self) -> tuple[str, str] | None:
@@ -205,6 +209,11 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         self._check_groups()
         self._check_classes()
         self._check_coalescing()
+        if self.concurrency > 1 and self.settings.workers is not None:
+            raise DefinitionError(
+                f"API {self.name!r}: concurrency leaves the workers to the other APIs, and workers reserves "
+                "some; remove one of them"
+            )
         if self.settings.allowed_lengths is not None and self.settings.cost is None:
             raise DefinitionError(
                 f"API {self.name!r}: allowed_lengths requires a cost, the length of a row; set cost"

@@ -1,6 +1,6 @@
 """The words for a front end's parts and settings, in texts for people."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +56,8 @@ SERVICE = Names(
     has_cost=True,
     reserves=True,
 )
+OWN_SLOTS = replace(SERVICE, part="slot", parts="slots", option="concurrency of this API", reserves=False)
+"""The words for an API with ``concurrency``."""
 PROXY = Names(
     part="concurrent call",
     parts="concurrent calls",

@@ -16,7 +16,7 @@ from uncork_gateway.pages.status import document
 from uncork_gateway.pages.status.advise import advice_for
 from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.names import PROXY, SERVICE, Names
+from uncork_gateway.pages.status.names import OWN_SLOTS, PROXY, SERVICE, Names
 from uncork_gateway.pages.status.scaling import describe_scaling
 from uncork_gateway.pages.status.slots import describe_slots, overall
 from uncork_gateway.telemetry.recent import Recent
@@ -131,7 +131,7 @@ class ServiceStatus:
             state=state,
             sentence=overall(state, source.not_ready_reason, slots, apis, self._names),
             restarts=source.restarts,
-            utilization=_utilization([figures.recent for figures, *_ in found], work),
+            utilization=_utilization([figures for figures, *_ in found], work),
             scaling=None if scaling is None else describe_scaling(*scaling),
             shadow=self._shadow() or None,
         )
@@ -171,7 +171,8 @@ class ServiceStatus:
         if figures.stats.bulk is not None and (classes := self._recorder.classes(name)) is not None:
             recent = self._recorder.recent_bulk(name, self._clock())
             found = _classes(classes, figures, figures.stats.bulk, recent)
-        return _api(figures, served, failure, self._names, found, service=service, key=self._prefix + name)
+        names = OWN_SLOTS if figures.stats.rules.concurrency > 1 else self._names
+        return _api(figures, served, failure, names, found, service=service, key=self._prefix + name)
 
     def _figures(
         self, work: WorkStats, now: float, epoch_s: float, *, draining: bool
@@ -179,12 +180,12 @@ class ServiceStatus:
         """Yield each API's measurements, the API itself, and its handler's latest exception."""
         source, stats = self.source, {one.name: one for one in self._dispatcher.stats()}
         recent = {name: self._recorder.recent(name, now) for name in stats}
-        sharing = {name: recent[name] for name, one in stats.items() if not one.rules.workers}
+        sharing = {name: recent[name] for name, one in stats.items() if one.rules.shares_workers}
         for name, served in source.served_apis().items():
             if name not in stats:
                 continue
             one = stats[name]
-            neighbors = {name: recent[name]} if one.rules.workers else sharing
+            neighbors = sharing if one.rules.shares_workers else {name: recent[name]}
             running = [batch for batch in work.running if batch.api in neighbors]
             own = WorkStats(one.workers, one.idle, running)
             others = _shares_of_others(name, neighbors, workers=own.workers)
@@ -221,14 +222,21 @@ def _shares_of_others(name: str, recent: Mapping[str, Recent], *, workers: int) 
     }
 
 
-def _utilization(recent: Sequence[Recent], work: WorkStats) -> float | None:
-    """Return the share of worker time that batches took in the longest window, running batches included."""
-    seconds = max((one.seconds for one in recent), default=0.0)
+def _utilization(apis: Sequence[Figures], work: WorkStats) -> float | None:
+    """Return the share of worker time that batches took in the longest window, running batches included.
+
+    An API with slots of its own counts with the share of its slots' time, if that is more.
+    """
+    seconds = max((one.recent.seconds for one in apis), default=0.0)
     if not work.workers or seconds <= 0:
         return None
-    taken = sum(one.counts.batch_duration.sum for one in recent)
-    taken += sum(min(batch.running_s, seconds) for batch in work.running)
-    return min(1.0, taken / (work.workers * seconds))
+    concurrency = {one.stats.name: one.stats.rules.concurrency for one in apis}
+    taken_s = {one.stats.name: one.recent.counts.batch_duration.sum for one in apis}
+    for batch in work.running:
+        taken_s[batch.api] = taken_s.get(batch.api, 0.0) + min(batch.running_s, seconds)
+    own_s = [taken / concurrency[name] for name, taken in taken_s.items() if concurrency.get(name, 1) > 1]
+    shared_s = sum(taken for name, taken in taken_s.items() if concurrency.get(name, 1) == 1)
+    return min(1.0, max([shared_s, *own_s]) / (work.workers * seconds))
 
 
 def _api(

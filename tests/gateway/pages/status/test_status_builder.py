@@ -227,6 +227,22 @@ def test_the_utilization_counts_batches_that_run() -> None:
     assert stage.document().utilization == pytest.approx((30 + 6) / 60)
 
 
+def test_an_api_with_slots_of_its_own_is_busy_by_their_time() -> None:
+    own = figures(stats({"name": "own", "concurrency": 4}), recent=recent(batches=1000), work=work(1))
+    stage = Stage(own, named("other", recent(batches=100)))
+    assert stage.document().utilization == pytest.approx(0.1)
+
+
+def test_an_api_with_slots_of_its_own_has_no_neighbors() -> None:
+    """The texts count its slots."""
+    late = recent(batches=100, queued_s=1.0, took_s=1.5, rate=3000)
+    own = figures(stats({"name": "own", "concurrency": 4}), recent=late, work=work(1))
+    first, other = Stage(own, named("other", late)).document().apis
+
+    assert "The bottleneck is the number of slots" in first.sentence
+    assert "other APIs" not in first.sentence + other.sentence
+
+
 def test_the_cheap_look_has_the_same_figures_of_the_first_apis() -> None:
     """All but the share of the others."""
     stage = Stage(named("a", recent(batches=100)), named("b", recent(batches=30)), named("c", recent()))

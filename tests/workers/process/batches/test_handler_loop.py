@@ -2,19 +2,26 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import pytest
 
+from tests.loops import HANG_S
 from uncork_workers.process.batches import handler_loop
 from uncork_workers.process.batches.handler_loop import HandlerLoop
+from uncork_workers.process.batches.handler_loop_thread import HandlerLoopThread
+
+Loop = HandlerLoop | HandlerLoopThread
 
 
-@pytest.fixture
-def loop() -> Iterator[HandlerLoop]:
-    with closing(HandlerLoop()) as made:
+@pytest.fixture(params=[HandlerLoop, HandlerLoopThread])
+def loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
+    with closing(request.param()) as made:
         yield made
 
 
@@ -44,7 +51,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @FATAL
-def test_a_failed_call_leaves_no_task_behind(loop: HandlerLoop, error: type[BaseException]) -> None:
+def test_a_failed_call_leaves_no_task_behind(loop: Loop, error: type[BaseException]) -> None:
     tasks = Tasks()
 
     async def fail() -> NoReturn:
@@ -61,7 +68,7 @@ def test_a_failed_call_leaves_no_task_behind(loop: HandlerLoop, error: type[Base
 
 
 @FATAL
-def test_tasks_of_tasks_belong_to_the_call_too(loop: HandlerLoop, error: type[BaseException]) -> None:
+def test_tasks_of_tasks_belong_to_the_call_too(loop: Loop, error: type[BaseException]) -> None:
     tasks = Tasks()
 
     async def middle() -> None:
@@ -79,7 +86,7 @@ def test_tasks_of_tasks_belong_to_the_call_too(loop: HandlerLoop, error: type[Ba
     assert tasks.ends == ["lasting"]
 
 
-def test_tasks_of_calls_that_work_go_on(loop: HandlerLoop) -> None:
+def test_tasks_of_calls_that_work_go_on(loop: Loop) -> None:
     """Also if a later call fails, and what they start meanwhile."""
     tasks = Tasks()
 
@@ -107,7 +114,7 @@ def test_tasks_of_calls_that_work_go_on(loop: HandlerLoop) -> None:
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 def test_what_a_task_of_an_earlier_call_raises_is_not_raised_in_a_later_one(
-    loop: HandlerLoop, error: type[BaseException]
+    loop: Loop, error: type[BaseException]
 ) -> None:
     kept = []
 
@@ -129,7 +136,7 @@ def test_what_a_task_of_an_earlier_call_raises_is_not_raised_in_a_later_one(
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_a_handler_may_deal_with_what_its_task_raises(loop: HandlerLoop, error: type[BaseException]) -> None:
+def test_a_handler_may_deal_with_what_its_task_raises(loop: Loop, error: type[BaseException]) -> None:
     async def exits() -> NoReturn:
         raise error
 
@@ -141,7 +148,7 @@ def test_a_handler_may_deal_with_what_its_task_raises(loop: HandlerLoop, error: 
 
 
 def test_tasks_that_ignore_their_cancellation_do_not_hold_the_worker_up(
-    loop: HandlerLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(handler_loop, "_MOST_SECONDS", 0.01)
     kept = []
@@ -167,3 +174,52 @@ def test_tasks_that_ignore_their_cancellation_do_not_hold_the_worker_up(
         kept[0].cancel()
         loop.run(turns())
     assert kept[0].done()
+
+
+def test_calls_of_several_threads_run_at_once_in_one_loop_and_their_own_contexts() -> None:
+    met = threading.Barrier(3, timeout=HANG_S)
+    name: ContextVar[str] = ContextVar("name")
+
+    async def call() -> tuple[str, asyncio.AbstractEventLoop]:
+        await asyncio.to_thread(met.wait)
+        return name.get(), asyncio.get_running_loop()
+
+    def run(own: str) -> tuple[str, asyncio.AbstractEventLoop]:
+        name.set(own)
+        return shared.run(call())
+
+    with closing(HandlerLoopThread()) as shared, ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(run, "abc"))
+
+    assert [own for own, _ in results] == ["a", "b", "c"]
+    assert len({one for _, one in results}) == 1
+
+
+def test_a_thread_that_is_interrupted_leaves_no_call_behind() -> None:
+    """As by a signal handler that raises."""
+    tasks, began = Tasks(), threading.Event()
+
+    async def call() -> None:
+        began.set()
+        await tasks.lasting()
+
+    class Interrupted:
+        def result(self) -> None:
+            assert began.wait(HANG_S)
+            raise KeyboardInterrupt
+
+    def schedule(made: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        future = run_coroutine_threadsafe(made, loop)
+        interrupted = Interrupted()
+        interrupted.cancel = future.cancel  # type: ignore[attr-defined]
+        return interrupted
+
+    run_coroutine_threadsafe = asyncio.run_coroutine_threadsafe
+    with closing(HandlerLoopThread()) as loop:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio, "run_coroutine_threadsafe", schedule)
+            with pytest.raises(KeyboardInterrupt):
+                loop.run(call())
+        loop.run(turns())
+
+    assert tasks.ends == ["lasting"]

@@ -45,6 +45,7 @@ log = logging.getLogger("uncork.worker")
 _INVALID = 400
 _GONE = 499
 _FAILED = 500
+_TIMED_OUT = 504
 _SHARE_OF_TIMEOUT = 0.9
 _MOST_IDS = 4
 _ROWS = CompleteResponse(OK, b"")
@@ -70,7 +71,9 @@ class BatchRun:
         sink: PieceSink | None = None,
     ) -> None:
         count = len(bodies)
-        self.departures = None if sink is None else Departures(sink, batch.batch, count)
+        # The gateway ends other batches by killing the worker, which runs nothing else.
+        due = time.monotonic() + batch.timeout_s if api.description.concurrency > 1 else math.inf
+        self.departures = None if sink is None else Departures(sink, batch.batch, count, due)
         self._adapter = api.adapter
         self._api = api
         self._batch = batch
@@ -156,7 +159,7 @@ class BatchRun:
         """
         self._worked = False
         if self._is_cancellation(error):
-            self._answer_all(dict.fromkeys(self._valid, (_NOBODYS, None)))
+            self._answer_all(dict.fromkeys(self._valid, (self._unfinished(), None)))
             return
         reported = len(self._exceptions)
         failure = self._failure(error)
@@ -166,9 +169,17 @@ class BatchRun:
         failure.release()
 
     def _is_cancellation(self, error: BaseException) -> bool:
-        """Return True if a call ended because all clients of the batch have left."""
+        """Return True if a call ended because all clients of the batch have left, or its time was up."""
         departures = self.departures
-        return isinstance(error, CancelledError) and departures is not None and departures.cancelled
+        is_ended = departures is not None and (departures.cancelled or departures.timed_out)
+        return is_ended and isinstance(error, CancelledError)
+
+    def _unfinished(self) -> CompleteResponse:
+        """Return the response to a request whose call was cancelled."""
+        if self.departures is None or not self.departures.timed_out:
+            return _NOBODYS
+        text = f"the batch ran past the timeout of API {self._batch.api!r}, {self._batch.timeout_s:g} s"
+        return CompleteResponse(_TIMED_OUT, text.encode())
 
     def _live(self, group: Sequence[int]) -> Sequence[int]:
         """Return the requests whose clients still wait."""
@@ -302,7 +313,7 @@ class BatchRun:
         except BaseException as error:
             failed = error
         if self._is_cancellation(failed):
-            return [(_NOBODYS, None)] * len(group)
+            return [(self._unfinished(), None)] * len(group)
         failure = self._failure(failed)
         if len(group) > 1:
             failure.release()

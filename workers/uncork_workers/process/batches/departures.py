@@ -1,7 +1,8 @@
-"""The requests of a running batch whose clients have left."""
+"""The requests of a running batch whose clients have left, and the time that the batch may take."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,19 @@ if TYPE_CHECKING:
 class Departures:
     """The requests of a batch whose clients have left, as far as the worker has looked.
 
+    Args:
+        due: when its handler is cancelled, on the monotonic clock.
+
     Attributes:
+        timed_out: whether it was.
         cancelled: whether all clients are known to have left.
         noticed: whether the worker did less, or may have, because clients had left. What the batch took then
             says nothing about other batches.
     """
 
-    def __init__(self, sink: PieceSink, batch: int, requests: int) -> None:
+    def __init__(self, sink: PieceSink, batch: int, requests: int, due: float = math.inf) -> None:
+        self.due = due
+        self.timed_out = False
         self._batch = batch
         self._requests = requests
         self._sink = sink

@@ -13,6 +13,7 @@ from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
 from uncork_workers.process.batches.handler_loop import HandlerLoop
+from uncork_workers.process.batches.handler_loop_thread import HandlerLoopThread
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.staged_run import Stage, StagedRun
 from uncork_workers.process.batches.streaming import PieceSink, Stream
@@ -24,7 +25,7 @@ from uncork_workers.wire.messages import Batch, Reply
 
 
 class Executor:
-    """Executes batches one at a time.
+    """Executes batches one at a time, and those of APIs with ``concurrency`` in several threads.
 
     Attributes:
         sink: the gateway; None if nobody can leave, and no handler is a generator.
@@ -37,7 +38,12 @@ class Executor:
         self.sink = sink
         self._apis = {definition.name: definition for definition in find_apis(type(service))}
         self.limits = {name: SizeLimit() for name in self._apis}
-        self._loop = HandlerLoop()
+        self.concurrency = {
+            name: most for name, one in self._apis.items() if (most := one.description.concurrency) > 1
+        }
+        """How many batches may run at once, of each API of which several may."""
+        # One loop for all handlers: they may share clients that belong to it.
+        self._loop = HandlerLoopThread() if self.concurrency else HandlerLoop()
         locks = Lock(), Lock()
         self._stages = {
             name: (

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Coroutine, Generator
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
@@ -14,7 +16,7 @@ from uncork_workers.process.stopped import Stopped
 log = logging.getLogger("uncork.worker")
 
 R = TypeVar("R")
-_Tasks = WeakSet[asyncio.Task[Any]]
+Tasks = WeakSet[asyncio.Task[Any]]
 
 # How long the tasks of a failed call may take to end after they were cancelled.
 _MOST_SECONDS = 1.0
@@ -23,7 +25,8 @@ _UNWATCHED_S = 0.001
 # How often to look while another thread reads from the gateway.
 _LOOK_EVERY_S = 0.01
 
-_started: ContextVar[_Tasks] = ContextVar("uncork_started")
+started_tasks: ContextVar[Tasks] = ContextVar("uncork_started")
+"""The tasks that the current call of a handler has started."""
 
 
 class HandlerLoop:
@@ -48,18 +51,18 @@ class HandlerLoop:
         """
         loop = self._runner.get_loop()
         if not self._has_factory:
-            loop.set_task_factory(_create_task)
+            loop.set_task_factory(create_task)
             self._has_factory = True
-        context, started = copy_context(), _Tasks()
-        context.run(_started.set, started)
+        context, started = copy_context(), Tasks()
+        context.run(started_tasks.set, started)
         task = loop.create_task(call, context=context)
-        watch = None if departures is None else _Watch(loop, task, departures)
+        watch = None if departures is None else Watch(loop, task, departures)
         try:
             return self._run_until_done(task)
         except Stopped:
             raise
         except BaseException:
-            self._cancel([one for one in started if not one.done()])
+            self._end(started)
             raise
         finally:
             if watch is not None:
@@ -78,22 +81,28 @@ class HandlerLoop:
                 if task.done() or loop.is_closed():
                     raise
 
-    def _cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
-        if not tasks:
-            return
-        for task in tasks:
-            task.cancel()
-        waiting = asyncio.wait(tasks, timeout=_MOST_SECONDS)
-        _, running = self._run_until_done(self._runner.get_loop().create_task(waiting))
-        if running:
-            log.warning(
-                "%s of a failed handler call still run %g s after they were cancelled: %s",
-                *(plural(len(running), "task"), _MOST_SECONDS, ", ".join(map(repr, running))),
-            )
+    def _end(self, started: Tasks) -> None:
+        if not all(task.done() for task in started):
+            self._run_until_done(self._runner.get_loop().create_task(end_tasks(started)))
 
 
-class _Watch:
-    """Cancels a task when all clients of its batch have left."""
+async def end_tasks(started: Tasks) -> None:
+    """Cancel the tasks that a failed call has started, and wait for them, but not for long."""
+    tasks = [task for task in started if not task.done() and task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    running: set[asyncio.Task[Any]] = set()
+    if tasks:
+        _, running = await asyncio.wait(tasks, timeout=_MOST_SECONDS)
+    if running:
+        log.warning(
+            "%s of a failed handler call still run %g s after they were cancelled: %s",
+            *(plural(len(running), "task"), _MOST_SECONDS, ", ".join(map(repr, running))),
+        )
+
+
+class Watch:
+    """Cancels a task when all clients of its batch have left, and when its time is up."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any], departures: Departures
@@ -102,8 +111,13 @@ class _Watch:
         self._task = task
         self._departures = departures
         self._timer: asyncio.TimerHandle | None = loop.call_later(_UNWATCHED_S, self._begin)
+        self._timeout: asyncio.TimerHandle | None = None
+        if (left_s := departures.due - time.monotonic()) < math.inf:
+            self._timeout = loop.call_later(max(0.0, left_s), self._time_out)
 
     def end(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
         if self._timer is not None:
             self._timer.cancel()
         else:
@@ -125,15 +139,19 @@ class _Watch:
         if self._departures.cancelled:
             self._task.cancel()
 
+    def _time_out(self) -> None:
+        self._departures.timed_out = True
+        self._task.cancel()
 
-def _create_task(
+
+def create_task(
     loop: asyncio.AbstractEventLoop,
     coroutine: Coroutine[Any, Any, R] | Generator[Any, None, R],
     **options: Any,
 ) -> asyncio.Task[R]:
     """Create a task and note it with the handler call that starts it, directly or through other tasks."""
     task: asyncio.Task[R] = asyncio.Task(coroutine, loop=loop, **options)
-    started = _started.get(None)
+    started = started_tasks.get(None)
     if started is not None:
         started.add(task)
     return task

@@ -1,0 +1,275 @@
+"""Batches of APIs with ``concurrency`` run at once in a worker, beside one batch of the other APIs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from tests.loops import HANG_S
+from tests.workers.run_batch import batch_of
+from uncork_workers.definition.adapters import Json
+from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.concurrent_batches import ConcurrentBatches
+from uncork_workers.process.context import context
+from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame, split_payload
+from uncork_workers.wire.messages import Batch, Cancel, Message, Piece, Ping, Pong, Reply
+
+
+class Upstream(Service):
+    """Rows say what happens to their batch; those that ``wait`` end when another says ``go``."""
+
+    def setup(self) -> None:
+        self.go = asyncio.Event()
+        self.started, self.ended = threading.Semaphore(0), threading.Event()
+        self.threads = set[str]()
+
+    @api(input=Json(), concurrency=4)
+    async def fetch(self, rows: list[Any]) -> list[Any]:
+        self.threads.add(threading.current_thread().name)
+        for row in rows:
+            if row == "wait":
+                self.started.release()
+                try:
+                    await self.go.wait()
+                finally:
+                    self.ended.set()
+            elif row == "go":
+                self.go.set()
+            elif row == "fail":
+                raise ValueError("a row that fails")
+            elif row == "exit":
+                raise SystemExit(3)
+            elif row == "fork" and os.fork() == 0:
+                return rows
+        return [[context().batch_id, row] for row in rows]
+
+    @api(input=Json(), policy="none", concurrency=2)
+    async def stream(self, rows: list[Any]) -> AsyncIterator[str]:
+        yield "first"
+        await self.go.wait()
+        yield rows[0]
+
+    @api(input=Json())
+    async def other(self, rows: list[Any]) -> list[Any]:
+        self.go.set()
+        return rows
+
+    @api(input=Json())
+    def plain(self, rows: list[Any]) -> list[Any]:
+        return [threading.current_thread() is threading.main_thread() for _ in rows]
+
+
+class Gateway:
+    """The other end of the connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._decoder = FrameDecoder()
+        self._frames: list[Frame] = []
+
+    def send(self, number: int, *rows: Any, api: str = "fetch", timeout_s: float = HANG_S) -> None:
+        bodies = [json.dumps(row).encode() for row in rows]
+        batch = batch_of(api, *bodies, id=f"b{number}", timeout_s=timeout_s)
+        fields = {name: getattr(batch, name) for name in batch.__struct_fields__}
+        self.connection.sendall(encode_frame(Batch(**(fields | {"batch": number})), bodies))
+
+    def tell(self, message: Message) -> None:
+        self.connection.sendall(encode_frame(message))
+
+    def receive(self) -> tuple[Message, bytes]:
+        while not self._frames:
+            data = self.connection.recv(65536)
+            assert data, "the worker has left"
+            self._frames += self._decoder.feed(data)
+        frame = self._frames.pop(0)
+        return frame.message, bytes(frame.payload)
+
+    def reply(self) -> tuple[int, list[int], list[Any]]:
+        """Return number, statuses and results of the next reply."""
+        message, payload = self.receive()
+        assert isinstance(message, Reply)
+        bodies = split_payload(payload, message.lengths)
+        results = [
+            json.loads(body) if status == 200 else body.decode()
+            for status, body in zip(message.statuses, bodies, strict=True)
+        ]
+        return message.batch, message.statuses, results
+
+
+@contextmanager
+def serving(service: Service) -> Iterator[Gateway]:
+    """Serve in this thread's place in another one, until the block ends."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(HANG_S)
+    due: list[float] = []
+    errors: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            with (
+                closing(GatewayConnection(theirs)) as gateway,
+                closing(Executor(service, gateway)) as executor,
+            ):
+                ConcurrentBatches(gateway, executor, due).serve()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with closing(ours):
+            yield Gateway(ours)
+    finally:
+        thread.join(HANG_S)
+    assert not thread.is_alive()
+    assert due == []
+    if errors:
+        raise errors[0]
+
+
+def upstream() -> Upstream:
+    service = Upstream()
+    service.setup()
+    return service
+
+
+def test_a_batch_that_waits_holds_up_no_other() -> None:
+    """Replies come as batches end; all handlers run in one thread, and know their own batch."""
+    service = upstream()
+    with serving(service) as gateway:
+        gateway.send(1, "wait")
+        gateway.send(2, "a", "b")
+        assert gateway.reply() == (2, [200, 200], [["b2", "a"], ["b2", "b"]])
+        gateway.send(3, "fail", "c")
+        number, statuses, results = gateway.reply()
+        assert (number, statuses, results[1]) == (3, [500, 200], ["b3", "c"])
+        gateway.send(4, "go")
+        replies = [gateway.reply() for _ in range(2)]
+        assert sorted(replies) == [(1, [200], [["b1", "wait"]]), (4, [200], [["b4", "go"]])]
+    assert service.threads == {"uncork handlers"}
+
+
+@pytest.mark.parametrize("api", ["plain", "other"])
+def test_other_apis_run_beside_them(api: str) -> None:
+    """In the main thread, one at a time; the handlers of async ones share the loop."""
+    with serving(upstream()) as gateway:
+        gateway.send(1, "wait")
+        gateway.send(2, "x", api=api)
+        assert gateway.reply()[:2] == (2, [200])
+        if api == "plain":
+            gateway.send(3, "go")
+        assert sorted(gateway.reply()[0] for _ in range(1 if api == "other" else 2))[0] == 1
+
+
+def test_an_exit_of_one_batch_ends_no_other() -> None:
+    """It fails like any exception of a handler."""
+    with serving(upstream()) as gateway:
+        gateway.send(1, "wait")
+        gateway.send(2, "exit")
+        assert gateway.reply()[:2] == (2, [500])
+        gateway.send(3, "go")
+        assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]
+
+
+def test_a_batch_past_its_timeout_is_cancelled_alone() -> None:
+    """At once; its requests get 504, and nothing is learned from it."""
+    service = upstream()
+    with serving(service) as gateway:
+        gateway.send(1, "wait")
+        gateway.send(2, "wait", "also", timeout_s=0.01)
+        number, statuses, results = gateway.reply()
+        assert (number, statuses) == (2, [504, 504])
+        assert set(results) == {"the batch ran past the timeout of API 'fetch', 0.01 s"}
+        gateway.send(3, "go")
+        assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]
+
+
+def test_a_batch_that_everybody_has_left_is_cancelled_alone() -> None:
+    service = upstream()
+    with serving(service) as gateway:
+        gateway.send(1, "wait")
+        gateway.send(2, "wait")
+        for _ in range(2):
+            assert service.started.acquire(timeout=HANG_S)
+        gateway.tell(Cancel(2, (0,)))
+        assert gateway.reply()[:2] == (2, [499])
+        assert service.ended.is_set()
+        gateway.tell(Cancel(2, (0,)))  # it has ended
+        gateway.send(3, "go")
+        assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]
+
+
+def test_streams_run_at_once() -> None:
+    with serving(upstream()) as gateway:
+        gateway.send(1, "a", api="stream")
+        gateway.send(2, "b", api="stream")
+        firsts = [gateway.receive() for _ in range(2)]
+        assert sorted(one.batch for one, _ in firsts if isinstance(one, Piece)) == [1, 2]
+        gateway.send(3, "go")
+        rest = [gateway.receive() for _ in range(5)]
+        assert sorted(type(one).__name__ for one, _ in rest) == ["Piece", "Piece", "Reply", "Reply", "Reply"]
+
+
+def test_the_worker_answers_pings_while_batches_run() -> None:
+    with serving(upstream()) as gateway:
+        gateway.send(1, "wait")
+        gateway.tell(Ping())
+        assert gateway.receive() == (Pong(), b"")
+        gateway.send(2, "go")
+        gateway.reply()
+        gateway.reply()
+
+
+def test_batches_end_after_the_gateway_has_closed_its_end() -> None:
+    """It may still read their replies."""
+    service = upstream()
+    with serving(service) as gateway:
+        gateway.send(1, "wait")
+        assert service.started.acquire(timeout=HANG_S)
+        gateway.send(2, "go")
+        gateway.connection.shutdown(socket.SHUT_WR)
+        assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (2, [200])]
+
+
+def test_a_message_that_no_worker_accepts_ends_the_connection() -> None:
+    def talk() -> None:
+        with serving(upstream()) as gateway:
+            gateway.tell(Pong())
+            assert gateway.connection.recv(1) == b""
+
+    with pytest.raises(FrameError, match="a worker accepts only batches"):
+        talk()
+
+
+def test_replies_to_a_gateway_that_is_gone_end_the_connection() -> None:
+    service = upstream()
+
+    def talk() -> None:
+        with serving(service) as gateway:
+            gateway.send(1, "wait")
+            assert service.started.acquire(timeout=HANG_S)
+            gateway.send(2, "go")
+            gateway.connection.close()
+
+    with pytest.raises(OSError, match=r"Broken pipe|reset"):
+        talk()
+
+
+def test_a_fork_that_a_handler_makes_is_no_second_worker() -> None:
+    """It ends where its handler returns."""
+    with serving(upstream()) as gateway:
+        gateway.send(1, "fork")
+        assert gateway.reply() == (1, [200], [["b1", "fork"]])
+        gateway.send(2, "x")
+        assert gateway.reply()[:2] == (2, [200])
+        assert os.waitpid(-1, 0)[1] == 0
