@@ -57,3 +57,10 @@ def test_an_error_may_use_other_names() -> None:
 
     assert str(error) == "API 'a': cert and key must be files"
     assert error.under({"key": "--key", "files": "--no"}) == "cert and --key must be files"
+
+
+@pytest.mark.parametrize(
+    ("settings", "shares"), [({}, True), ({"workers": 1}, False), ({"concurrency": 2}, False)]
+)
+def test_an_api_without_workers_or_slots_of_its_own_shares(settings: dict[str, int], shares: bool) -> None:
+    assert ApiRules(name="a", **settings).shares_workers is shares  # type: ignore[arg-type]
