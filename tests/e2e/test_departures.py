@@ -93,7 +93,7 @@ def test_a_call_that_is_cancelled_frees_the_worker(server: Server, api: str) -> 
 
 
 def test_a_call_whose_deadline_has_passed_frees_the_worker(server: Server) -> None:
-    assert "Deadline Exceeded" in asyncio.run(call(server.grpc, "waits", lambda: None, timeout_s=0.5))
+    assert "DEADLINE_EXCEEDED" in asyncio.run(call(server.grpc, "waits", lambda: None, timeout_s=0.5))
     assert is_free(server)
 
 
