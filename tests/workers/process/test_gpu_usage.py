@@ -320,25 +320,33 @@ def test_a_gpu_that_is_lost_has_no_values(tell: Tell, pauses: Pauses) -> None:
     assert usage.latest == Gpus({"0": Gpu()})
 
 
-def test_without_the_package_no_thread_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
-    monkeypatch.setattr("uncork_workers.process.gpu_usage.find_spec", lambda name: None)
+def test_without_the_package_no_thread_is_started(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
     before = threads()
     GpuUsage().start()
 
-    assert threads() == before
+    assert (threads(), messages(caplog)) == (before, [])
 
 
 def test_something_else_in_the_place_of_the_package_is_said(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A service may block an import, or put a fake there."""
-    for other in (None, object()):
-        monkeypatch.setitem(sys.modules, "pynvml", other)
-        GpuUsage().start()
-        wait_for_threads()
+    """It may fail when it is imported, or have other functions."""
+    monkeypatch.setitem(sys.modules, "pynvml", object())
+    GpuUsage().start()
+    wait_for_threads()
+    (tmp_path / "pynvml.py").write_text("import os\nraise OSError('no')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvml")
+    GpuUsage().start()
 
-    assert len(messages(caplog)) == 2
+    said = "metrics of GPUs are off until this worker restarts:"
+    assert [text for _, text in messages(caplog)] == [
+        f"{said} AttributeError: 'object' object has no attribute 'NVMLError_LibraryNotFound'",
+        f"{said} OSError: no",
+    ]
 
 
 def test_the_package_has_what_its_stand_in_has() -> None:

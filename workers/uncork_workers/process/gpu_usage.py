@@ -5,11 +5,9 @@ Nothing here creates a context on a GPU, which would take up memory there.
 
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -56,20 +54,23 @@ class GpuUsage:
 
         Call it after the service's setup, which may set ``CUDA_VISIBLE_DEVICES``.
         """
-        # find_spec raises if something without a spec has been put in the place of a module.
-        if not self._is_started and ("pynvml" in sys.modules or find_spec("pynvml") is not None):
-            self._is_started = True
-            threading.Thread(target=self._run, name="uncork gpus", daemon=True).start()
-
-    def _run(self) -> None:
+        if self._is_started:
+            return
+        self._is_started = True
         try:
-            import pynvml
-
-            self._read(pynvml)
+            import pynvml  # here, because it takes 60 ms, which would delay the first batches
+        except ModuleNotFoundError:
+            return
         except Exception as error:
-            log.warning(
-                "metrics of GPUs are off until this worker restarts: %s: %s", type(error).__name__, error
-            )
+            _log_end(error)
+            return
+        threading.Thread(target=self._run, args=(pynvml,), name="uncork gpus", daemon=True).start()
+
+    def _run(self, nvml: Any) -> None:
+        try:
+            self._read(nvml)
+        except Exception as error:
+            _log_end(error)
 
     def _read(self, nvml: Any) -> None:
         try:
@@ -81,6 +82,10 @@ class GpuUsage:
         while devices:
             self.latest = read_gpus(nvml, devices)
             self._pause(_INTERVAL_S)
+
+
+def _log_end(error: Exception) -> None:
+    log.warning("metrics of GPUs are off until this worker restarts: %s: %s", type(error).__name__, error)
 
 
 def visible_devices(nvml: Any, environment: Mapping[str, str]) -> list[_Device]:

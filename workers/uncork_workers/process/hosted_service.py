@@ -86,10 +86,9 @@ class HostedService:
         """
         executor = self._set_up(index)
         executor.sink = gateway
-        ready = self._warm_up(executor, gateway, index, settings)
         self._gpu_usage.start()
         gateway.gpus = lambda: self._gpu_usage.latest
-        gateway.send_ready(ready)
+        gateway.send_ready(self._warm_up(executor, gateway, index, settings))
         if executor.concurrency:
             ConcurrentBatches(gateway, executor, self._due).serve()
             return
