@@ -117,42 +117,51 @@ def test_a_gpu_that_hangs_later_leaves_the_worker_alone(gpus: FakeGpus) -> None:
         assert server.exit_code() == 0
 
 
-BUSY_SERVICE = """
+BUSY_SERVICES = """
 import time
 from pathlib import Path
 from uncork import Service, api
 from uncork.adapters import Json
 
-class Busy(Service):
-    def same(self, rows):
-        return rows
-
-    @api(input=Json(), prepare=same)
-    def staged(self, rows):
-        return rows
-
+class Plain(Service):
     @api(input=Json(), policy="none")
     def stream(self, rows):
         while not Path(rows[0]).exists():
             yield "."
             time.sleep(0.01)
+
+    @api(input=Json())
+    def same(self, rows):
+        return rows
+
+class Staged(Plain):
+    def prepared(self, rows):
+        return rows
+
+    @api(input=Json(), prepare=prepared)
+    def same(self, rows):
+        return rows
+
+class Concurrent(Plain):
+    @api(input=Json(), concurrency=4)
+    async def same(self, rows):
+        return rows
 """
 
 
-@pytest.mark.parametrize("has_stages", [True, False])
-def test_streams_and_stages_report_too(gpus: FakeGpus, tmp_path: Path, has_stages: bool) -> None:
-    """A stream does before it ends; with stages, several threads send."""
-    code = BUSY_SERVICE if has_stages else BUSY_SERVICE.replace(", prepare=same", "")
-    (tmp_path / "busy.py").write_text(code)
+@pytest.mark.parametrize("name", ["Plain", "Staged", "Concurrent"])
+def test_streams_report_before_they_end(gpus: FakeGpus, tmp_path: Path, name: str) -> None:
+    """With stages and with concurrency, several threads send."""
+    (tmp_path / "busy.py").write_text(BUSY_SERVICES)
     end = tmp_path / "end"
-    with serving(f"{tmp_path / 'busy.py'}:Busy") as server:
-        eventually_reports(server, ("0", "0"), ("0", "1"), path="/staged")
+    with serving(f"{tmp_path / 'busy.py'}:{name}") as server:
+        eventually_reports(server, ("0", "0"), ("0", "1"), path="/same")
         with HTTP.stream("POST", f"{server.base}/stream", json=str(end)) as reply:
             assert next(reply.iter_bytes())
             gpus.set(percent=12)
             eventually(lambda: server.metric(BUSY, gpu="0") == 0.12)
             end.touch()
-        assert ask(server, "/staged") == 200
+        assert ask(server, "/same") == 200
 
 
 def test_a_worker_on_another_machine_reports_its_gpus(
