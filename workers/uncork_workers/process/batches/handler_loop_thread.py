@@ -87,6 +87,6 @@ async def _supervise(
 
 
 async def _guard(call: Coroutine[Any, Any, R]) -> R:
-    # In this thread, where a fork of the handler goes on.
+    # In this thread, which a fork of the handler continues.
     with WorkerCode():
         return await call
