@@ -32,6 +32,7 @@ class Upstream(Service):
         self.go = asyncio.Event()
         self.started, self.ended = threading.Semaphore(0), threading.Event()
         self.threads = set[str]()
+        self.error = ValueError("an exception that several handlers raise")
 
     @api(input=Json(), concurrency=4)
     async def fetch(self, rows: list[Any]) -> list[Any]:
@@ -47,6 +48,14 @@ class Upstream(Service):
                 self.go.set()
             elif row == "fail":
                 raise ValueError("a row that fails")
+            elif row == "fail as others":
+                raise self.error
+            elif row == "survive":
+                try:
+                    raise self.error
+                except ValueError:
+                    self.started.release()
+                    await self.go.wait()
             elif row == "exit":
                 raise SystemExit(3)
             elif row == "fork" and os.fork() == 0:
@@ -176,6 +185,17 @@ def test_an_exit_of_one_batch_ends_no_other() -> None:
     with serving(upstream()) as gateway:
         gateway.send(1, "wait")
         gateway.send(2, "exit")
+        assert gateway.reply()[:2] == (2, [500])
+        gateway.send(3, "go")
+        assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]
+
+
+def test_a_handler_may_go_on_after_an_exception_that_fails_another() -> None:
+    service = upstream()
+    with serving(service) as gateway:
+        gateway.send(1, "survive")
+        assert service.started.acquire(timeout=HANG_S)
+        gateway.send(2, "fail as others")
         assert gateway.reply()[:2] == (2, [500])
         gateway.send(3, "go")
         assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]

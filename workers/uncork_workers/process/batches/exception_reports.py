@@ -1,11 +1,15 @@
 """Reports of exceptions in the code of a service, for operators."""
 
+import dis
+import inspect
 import os
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from traceback import walk_tb
+from types import FrameType
 from typing import Any
 
 from uncork_workers.definition.checks import code_of, describe_function
@@ -13,6 +17,8 @@ from uncork_workers.wire.messages import ExceptionReport
 
 _MOST_CHARACTERS = 500
 _OURS = (f"{Path(__file__).parents[2]}{os.sep}", "<")
+_CAN_WAIT = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+_YIELD = dis.opmap["YIELD_VALUE"]
 _LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 
@@ -49,15 +55,26 @@ def traceback_text(error: BaseException) -> str:
 
 
 def free_variables(error: BaseException) -> None:
-    """Drop the variables of the frames in the tracebacks of an exception, except of frames that still run.
+    """Drop the variables of the frames in the tracebacks of an exception, except of frames that go on.
 
     They keep alive what the failed call has allocated, such as memory of a GPU.
     """
     for one in with_causes(error):
-        traceback.clear_frames(one.__traceback__)
         for frame, _ in walk_tb(one.__traceback__):
+            if not _is_suspended(frame):
+                with suppress(RuntimeError):  # it runs
+                    frame.clear()
             # Up to Python 3.12, this is a copy that hints may have made; reading it again updates it.
             _ = frame.f_locals
+
+
+def _is_suspended(frame: FrameType) -> bool:
+    """Return True if a frame waits in an ``await`` or ``yield``; up to Python 3.12, clearing would end it.
+
+    Several handlers that run at once may raise the same exception object, and one may have caught it.
+    """
+    code, at = frame.f_code, frame.f_lasti
+    return bool(code.co_flags & _CAN_WAIT) and at >= 0 and code.co_code[at] == _YIELD
 
 
 def release(error: BaseException) -> None:
