@@ -167,7 +167,8 @@ def decode_leniently(decoder: msgspec.json.Decoder[_Decoded], document: bytes) -
                 json.dumps(values, ensure_ascii=False).encode()  # halves of surrogate pairs raise
         except ValueError as fault:  # Python's message has the place in all requests
             raise msgspec.DecodeError(json_fault(document, ValueError("JSON is malformed"))) from fault
-        return msgspec.convert(values, decoder.type, str_keys=True)
+        decoded: _Decoded = msgspec.convert(values, decoder.type, str_keys=True)
+        return decoded
 
 
 def _finite(text: str) -> float:
