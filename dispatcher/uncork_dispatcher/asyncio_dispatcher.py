@@ -374,14 +374,19 @@ class AsyncDispatcher(Generic[P, R]):
         # next batch before the callers get their results. Observers come last: no caller waits for them.
         now, seconds = self._now(), max(0.0, ended_at - batch.started)
         number, status, chunks = batch.number, ran.status, ran.chunks
-        if not self._core.batch_done(
-            number, status=status, seconds=seconds, chunks=chunks, prepare_s=ran.prepare_s, now=now
-        ):
-            return  # abandoned, or lost with its worker
-        batch.ended(ended_at)
-        actions = self._core.poll(now) if self._core.has_queued else []
-        if actions:
-            self._send(actions, now)
+        try:
+            if not self._core.batch_done(
+                number, status=status, seconds=seconds, chunks=chunks, prepare_s=ran.prepare_s, now=now
+            ):
+                return  # abandoned, or lost with its worker
+            batch.ended(ended_at)
+            actions = self._core.poll(now) if self._core.has_queued else []
+            if actions:
+                self._send(actions, now)
+        except Exception:
+            # A fault of the core must not cost the callers their results: the batch may be gone from it.
+            settle(batch, settled)
+            raise
         with self._bursts:
             settle(batch, settled)
         if actions:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.dispatcher.batches import batch_of
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shell_of, shout
+from tests.dispatcher.wrapped_core import replace_core
 from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
@@ -53,6 +54,42 @@ async def test_an_error_of_the_runner_goes_to_every_caller(after: float) -> None
 
     assert (await shell.call("a", "z")).result == "Z"
     assert log.lines[:2] == [("started", 1, [0.0, 0.0, 0.0]), ("ended", 1, "failed", 0.0, 0.05)]
+
+
+@pytest.mark.parametrize("method", ["batch_done", "poll"])
+async def test_a_fault_of_the_core_costs_no_results(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """The runner gets the exception."""
+    is_faulty = False
+
+    def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
+        def faulty(*args: Any, **more: Any) -> Any:
+            result = call(*args, **more)
+            if is_faulty:
+                raise ZeroDivisionError
+            return result
+
+        return faulty
+
+    ends: list[Callable[[], None]] = []
+
+    class Kept(TaskRunner[str, str]):
+        def start(self, batch: Batch[Any], ended: OnBatchEnd[str]) -> None:
+            ends.append(lambda: ended(shout(batch)))
+
+    replace_core(monkeypatch, "uncork_dispatcher.asyncio_dispatcher", method, wrap)
+    shell = shell_of(Kept(Workers()))
+    shell.set_api(ApiRules(name="a"))
+    shell.worker_ready(0)
+    running = asyncio.create_task(shell.call("a", "x"))
+    await asyncio.sleep(0.01)
+    queued = asyncio.create_task(shell.call("a", "y"))
+    await asyncio.sleep(0.01)
+    is_faulty = True
+    with pytest.raises(ZeroDivisionError):
+        ends[0]()
+    is_faulty = False
+    assert (await running).result == "X"
+    queued.cancel()
 
 
 async def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:

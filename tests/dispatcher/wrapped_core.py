@@ -26,8 +26,6 @@ class WrappedCore:
 
 def note_sources(monkeypatch: pytest.MonkeyPatch, driver: str) -> list[Hashable]:
     """Return a list that gets the source of each request that a driver, a module, submits to its core."""
-    if not str(import_module(driver).__file__).endswith(".py"):
-        pytest.skip("compiled code creates the core without looking its name up")
     seen: list[Hashable] = []
 
     def wrap(submit: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,5 +35,12 @@ def note_sources(monkeypatch: pytest.MonkeyPatch, driver: str) -> list[Hashable]
 
         return noting
 
-    monkeypatch.setattr(f"{driver}.Dispatcher", lambda: WrappedCore("submit", wrap))
+    replace_core(monkeypatch, driver, "submit", wrap)
     return seen
+
+
+def replace_core(monkeypatch: pytest.MonkeyPatch, driver: str, method: str, wrap: Callable[..., Any]) -> None:
+    """Let a driver, a module, create cores of which one method is wrapped."""
+    if not str(import_module(driver).__file__).endswith(".py"):
+        pytest.skip("compiled code creates the core without looking its name up")
+    monkeypatch.setattr(f"{driver}.Dispatcher", lambda: WrappedCore(method, wrap))
