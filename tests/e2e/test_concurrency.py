@@ -91,6 +91,7 @@ def test_a_call_past_its_timeout_leaves_the_worker_to_the_others(threads: Thread
         late = post(server, "slow")
         assert late.status_code == 504
         assert late.json()["detail"] == "the batch ran past the timeout of API 'slow', 0.2 s"
+        assert server.metric("uncork_batches_total", api="slow", outcome="timed_out") == 1
         post(server, "open")
         assert slow[0].result().json() == "wait"
         assert post(server, "pid").json() == pid

@@ -97,8 +97,8 @@ def from_frame(
         reason = "".join([piece if isinstance(piece, str) else asked.path_to(piece) for piece in pieces])
         results[at] = replace(results[at], body=reason.encode())
     status: BatchStatus = "worked" if reply.worked and reply.chunks else "failed"
-    if reply.cancelled and not reply.exceptions:
-        status = "cancelled"
+    if (reply.cancelled or reply.timed_out) and not reply.exceptions:
+        status = "cancelled" if reply.cancelled else "timed_out"
     chunks, prepare_s = reply.chunks, None
     if len(chunks) == 1 and chunks[0][0] == batch.rows:
         seconds = reply.seconds  # with parsing the requests and writing the results

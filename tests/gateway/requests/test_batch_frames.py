@@ -117,3 +117,13 @@ def test_while_batches_overlap_a_result_has_the_time_of_the_slower_side(
 
     assert result.chunks[0][1] == pytest.approx(seconds)
     assert result.prepare_s == (prepare_s if overlaps else None)
+
+
+@pytest.mark.parametrize("chunks", [[], [(1.0, 0.1)]])
+def test_a_batch_that_the_worker_cancelled_at_its_timeout_has_timed_out(
+    chunks: list[tuple[float, float]],
+) -> None:
+    ran = batch_of(submitted(Marshalled(b"1", rows=1), rows=1))
+    reply = Reply(1, False, 0.1, [504], [1], chunks, timed_out=True)
+
+    assert from_frame(ran, Executed(reply, [b"x"])).status == "timed_out"

@@ -107,6 +107,7 @@ class Gateway:
         """Return number, statuses and results of the next reply."""
         message, payload = self.receive()
         assert isinstance(message, Reply)
+        assert message.timed_out == (504 in message.statuses)
         bodies = split_payload(payload, message.lengths)
         results = [
             json.loads(body) if status == 200 else body.decode()

@@ -293,6 +293,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
         observed: by name, the values that it has observed in them.
         dropped_metrics: how many values it has recorded beyond the limits.
         cancelled: whether the worker did less, or may have, because clients had left.
+        timed_out: whether the worker cancelled the handler when the time of the batch was up.
     """
 
     batch: int
@@ -315,6 +316,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True):
     observed: dict[_MetricName, list[_Observed]] = {}
     dropped_metrics: Annotated[int, msgspec.Meta(ge=0)] = 0
     cancelled: bool = False
+    timed_out: bool = False
 
 
 class AnswerHead(msgspec.Struct, frozen=True):

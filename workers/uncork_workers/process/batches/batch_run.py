@@ -292,6 +292,7 @@ class BatchRun:
             observed=metrics.observed,
             dropped_metrics=metrics.dropped,
             cancelled=cancelled,
+            timed_out=not self._worked and self.departures is not None and self.departures.timed_out,
         )
 
     def _answer(self, at: int, body: bytes | CompleteResponse, form: RowsForm = None) -> None:
