@@ -26,10 +26,22 @@ from uncork_workers.process.ready_file import ReadyFile
 from uncork_workers.process.remote_worker import MemoryExceeded, RemoteWorker
 from uncork_workers.wire.dialing import VERSION, Dialer, GatewayRefuses
 from uncork_workers.wire.handshake import Challenge
-from uncork_workers.wire.messages import Batch, Failed, Goodbye, Hello, Leaving, Message, Ready, Reply, WarmUp
+from uncork_workers.wire.messages import (
+    Batch,
+    Failed,
+    Goodbye,
+    Hello,
+    Leaving,
+    Message,
+    Piece,
+    Ready,
+    Reply,
+    WarmUp,
+)
 from uncork_workers.wire.overrides import for_all_apis
 
 SERVICE = """
+import asyncio
 import os
 import signal
 import threading
@@ -67,6 +79,12 @@ class Noting(Service):
     def hang(self, items):
         note("hangs")
         threading.Event().wait()
+
+class Waits(Noting):
+    @api(input=Json(), policy="none", concurrency=2)
+    async def wait(self, items):
+        yield "waits"
+        await asyncio.Event().wait()
 
 class StopsInSetup(Noting):
     def setup(self):
@@ -478,6 +496,24 @@ def process(gateway: FakeTcpGateway, service: str) -> Iterator[subprocess.Popen[
             yield made
         finally:
             made.kill()
+
+
+def test_a_second_signal_ends_a_worker_that_runs_several_batches(gateway: FakeTcpGateway) -> None:
+    """At once: it does not reply to them any more."""
+    with process(gateway, "Waits") as running:
+        worker = ready(gateway)
+        for number in (1, 2):
+            worker.send(batch(number, "wait", b"0"))
+            assert isinstance(worker.next().message, Piece)
+        running.send_signal(signal.SIGTERM)
+        assert worker.next().message == Leaving()
+        running.send_signal(signal.SIGTERM)
+        assert worker.rest() == []
+        worker.close()
+        running.communicate(timeout=HANG_S)
+
+    assert running.returncode == 0
+    assert noted()[-1] == "teardown"
 
 
 def test_an_overdue_batch_ends_the_process(gateway: FakeTcpGateway) -> None:

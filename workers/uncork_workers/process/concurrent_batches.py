@@ -7,14 +7,17 @@ event loop. The main thread runs the other batches, one at a time.
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.messages import Batch
+from uncork_workers.process.stopped import Stopped
+from uncork_workers.wire.messages import Batch, Reply
+
+Turns = SimpleQueue[tuple[Batch, list[bytes]] | None]
+"""Batches to run; None ends the thread that gets it."""
 
 # The handler of a batch past its timeout has this long to end. Then the gateway, or a remote worker itself,
 # ends the process.
@@ -32,8 +35,13 @@ class ConcurrentBatches:
         self._gateway = gateway
         self._executor = executor
         self._due = due
-        self._turns: SimpleQueue[tuple[Batch, list[bytes]] | None] = SimpleQueue()
-        """For the main thread; None: the gateway sends no more."""
+        self._turns: Turns = SimpleQueue()
+        """For the main thread."""
+        self._beside: Turns = SimpleQueue()
+        """For the other threads, which are daemons: a batch that hangs must not keep the process alive."""
+        self._threads: list[threading.Thread] = []
+        self._idle = threading.Semaphore(0)
+        """Counts the threads that wait for a batch."""
         self._errors: list[BaseException] = []
 
     def serve(self) -> None:
@@ -42,45 +50,64 @@ class ConcurrentBatches:
         Raises:
             FrameError: if the gateway sends an unexpected message.
             OSError: if the connection breaks.
+            Stopped: at once, whatever still runs.
         """
         self._gateway.share(in_order=False)
-        threads = sum(self._executor.concurrency.values())
-        with ThreadPoolExecutor(threads, thread_name_prefix="uncork batch") as pool:
-            reader = threading.Thread(target=self._attempt, args=(self._read, pool), daemon=True)
-            reader.start()
-            try:
-                while (turn := self._turns.get()) is not None:
-                    self._execute(*turn)
-            finally:
-                self._gateway.stop_reading()
-                reader.join()
+        reader = threading.Thread(target=self._attempt, args=(self._read,), daemon=True)
+        reader.start()
+        self._attempt(self._run, self._turns)
+        reader.join()
+        for thread in self._threads:
+            thread.join()
         if self._errors:
             raise self._errors[0]
 
-    def _read(self, pool: ThreadPoolExecutor) -> None:
+    def _read(self) -> None:
         try:
             for batch, bodies in self._gateway.batches():
                 if batch.api in self._executor.concurrency:
-                    pool.submit(self._attempt, self._execute, batch, bodies)
+                    self._beside.put((batch, bodies))
+                    self._ensure_thread()
                 else:
                     self._turns.put((batch, bodies))
         finally:
             self._turns.put(None)
+            for _ in self._threads:
+                self._beside.put(None)
 
-    def _execute(self, batch: Batch, bodies: list[bytes]) -> None:
+    def _ensure_thread(self) -> None:
+        """Start a thread unless an idle one gets the batch."""
+        if not self._idle.acquire(blocking=False):
+            name = f"uncork batch {len(self._threads)}"
+            thread = threading.Thread(
+                target=self._attempt, args=(self._run, self._beside), name=name, daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def _run(self, turns: Turns) -> None:
+        while (turn := turns.get()) is not None:
+            reply, results = self._execute(*turn)
+            if turns is self._beside:
+                self._idle.release()  # before the gateway can send the next batch
+            self._gateway.reply(reply, results)
+            del turn, reply, results  # they may be large, and the next batch may be long in coming
+
+    def _execute(self, batch: Batch, bodies: list[bytes]) -> tuple[Reply, list[bytes]]:
         due = time.monotonic() + batch.timeout_s + _ENDING_S
         self._due.append(due)
         try:
             with WorkerCode():
-                reply, results = self._executor.run(batch, bodies)
+                return self._executor.run(batch, bodies)
         finally:
             self._due.remove(due)
-        self._gateway.reply(reply, results)
 
     def _attempt(self, call: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function in a thread other than the main one, which raises its exception."""
+        """Call a function; its exception ends the iteration over batches, then the main thread raises it."""
         try:
             call(*arguments)
+        except Stopped:
+            raise
         except BaseException as error:
             self._errors.append(error)
             self._gateway.stop_reading()
