@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -65,6 +66,52 @@ def test_a_failed_call_leaves_no_task_behind(loop: Loop, error: type[BaseExcepti
         loop.run(call())
 
     assert sorted(tasks.ends) == ["a", "b"]
+
+
+@FATAL
+def test_an_exception_names_the_line_that_raised_it(loop: Loop, error: type[BaseException]) -> None:
+    async def call() -> None:
+        raise error
+
+    with pytest.raises(error) as raised:
+        loop.run(call())
+
+    assert traceback.extract_tb(raised.value.__traceback__)[-1].line == "raise error"
+
+
+@FATAL
+def test_a_failed_call_leaves_no_task_of_ours_behind(loop: Loop, error: type[BaseException]) -> None:
+    async def call() -> None:
+        raise error
+
+    async def others() -> list[str]:
+        await turns(2)
+        return [repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    before = loop.run(others())
+    for _ in range(3):
+        with pytest.raises(error):
+            loop.run(call())
+
+    assert len(loop.run(others())) == len(before)
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_a_handler_that_stops_the_loop_stops_no_other(how: str) -> None:
+    """A later call runs, also after one that cancels all tasks."""
+
+    async def call() -> None:
+        if how == "stop":
+            asyncio.get_running_loop().stop()
+        else:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+        await turns()
+
+    with closing(HandlerLoopThread()) as loop:
+        with suppress(asyncio.CancelledError):
+            loop.run(call())
+        loop.run(turns())
 
 
 @FATAL

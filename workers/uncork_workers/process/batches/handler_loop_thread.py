@@ -3,9 +3,9 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.handler_loop import (
@@ -28,13 +28,15 @@ class HandlerLoopThread:
 
     def __init__(self) -> None:
         self._started: Future[asyncio.AbstractEventLoop] = Future()
-        self._closing = asyncio.Event()
+        self._is_closing = False
         self._thread = threading.Thread(target=self._run_loop, name="uncork handlers", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread."""
-        self._started.result().call_soon_threadsafe(self._closing.set)
+        loop = self._started.result()
+        self._is_closing = True
+        loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
 
     def run(self, call: Coroutine[Any, Any, R], departures: Departures | None = None) -> R:
@@ -48,39 +50,38 @@ class HandlerLoopThread:
         loop = self._started.result()
         running = asyncio.run_coroutine_threadsafe(_supervise(loop, call, departures), loop)
         try:
-            return running.result()
-        except CancelledError:
-            raise asyncio.CancelledError from None
+            result, error = running.result()
         except BaseException:
             running.cancel()  # if it was this thread that was interrupted
             raise
+        if error is not None:
+            raise error
+        return cast(R, result)
 
     def _run_loop(self) -> None:
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
             loop.set_task_factory(create_task)
             self._started.set_result(loop)
-            while not self._closing.is_set():
+            while not self._is_closing:
                 # SystemExit and KeyboardInterrupt leave the loop from whichever task raises them.
                 with suppress(BaseException):
-                    runner.run(self._until_closing())
-
-    async def _until_closing(self) -> None:
-        await self._closing.wait()
+                    loop.run_forever()
 
 
 async def _supervise(
     loop: asyncio.AbstractEventLoop, call: Coroutine[Any, Any, R], departures: Departures | None
-) -> R:
+) -> tuple[R | None, BaseException | None]:
+    """Return the handler's result, or its exception. A future that raised it could lose its traceback."""
     started = Tasks()
     started_tasks.set(started)
     task = loop.create_task(_guard(call))
     watch = None if departures is None else Watch(loop, task, departures)
     try:
-        return await task
-    except BaseException:
+        return await task, None
+    except BaseException as error:
         await end_tasks(started)
-        raise
+        return None, error
     finally:
         if watch is not None:
             watch.end()
