@@ -68,7 +68,7 @@ LAYERS = {
     "uncork_gateway": [
         *("version", "headers", "errors", "auth", "service_log", "telemetry", "interfaces", "versions"),
         *("protocols", "codecs", "dialects", "connection", "backends", "requests"),
-        *("settings", "readiness", "repository", "pages", "batching", "grpc", "front_end"),
+        *("settings", "readiness", "repository", "pages", "batching", "grpc", "front_end", "mounted"),
         *("services", "gateway", "proxy"),
     ],
     "uncork": ["adapters", "outputs", "batched_function", "config", "server", "testing", "cli", "__main__"],

@@ -36,7 +36,7 @@ class Gateway:
             from uncork_gateway.grpc.service import GrpcService  # needs an extra
 
             access = RepositoryAccess(
-                lambda: self.repository, is_allowed=lambda: self.front_end.settings.keys is not None
+                lambda: self.repository, is_allowed=lambda: self.front_end.settings.trusts_clients
             )
             front_end = self.front_end
             grpc = self.catalogue.grpc = GrpcService(

@@ -4,13 +4,15 @@ import ipaddress
 import itertools
 import re
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import httptools
 
 Header = tuple[bytes, bytes]
 """Name and value."""
+CONTENT_LENGTH = b"content-length"
 CREDENTIALS = frozenset((b"authorization", b"cookie", b"x-api-key"))
 """The headers that may identify a client."""
 HOP_BY_HOP = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
@@ -135,3 +137,10 @@ def path_of(target: bytes) -> bytes:
         except httptools.HttpParserError:
             return b""
     return unquote_to_bytes(target.partition(b"?")[0])
+
+
+def route_path(scope: Mapping[str, Any]) -> str:
+    """Return the path of an ASGI scope below its ``root_path``, which may be part of the path or not."""
+    path: str = scope["path"]
+    below = path.removeprefix(scope.get("root_path", ""))
+    return below if not below or below.startswith("/") else path

@@ -99,8 +99,8 @@ class Connection(Observers, Protocol):
     """The memory that incomplete bodies share."""
 
     @property
-    def http_version(self) -> str:
-        """The HTTP version of the request that was parsed last, such as ``1.1``."""
+    def has_chunks(self) -> bool:
+        """True if a response body of unknown length must be written in chunks."""
         ...
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:

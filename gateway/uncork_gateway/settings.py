@@ -26,6 +26,8 @@ class ServerSettings:
             first in, first out.
         clients: the limits for each client.
         keys: the accepted API keys; None: no key is required.
+        dashboard: True to serve the dashboard.
+        open_repository: True if clients without an API key may load and unload services.
         admin: True if operators have a separate listener, for ``admin_app``.
         grpc: True to serve gRPC clients.
         access_log: True to log a line per request.
@@ -39,7 +41,14 @@ class ServerSettings:
     fair_by: bytes | None = None
     clients: ClientLimits = field(default_factory=ClientLimits)
     keys: ApiKeys | None = None
+    dashboard: bool = True
+    open_repository: bool = False
     admin: bool = False
     grpc: bool = False
     access_log: bool = False
     traces: Traces | None = None
+
+    @property
+    def trusts_clients(self) -> bool:
+        """True if clients may load and unload services."""
+        return self.open_repository or self.keys is not None

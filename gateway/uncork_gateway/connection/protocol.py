@@ -264,8 +264,9 @@ class HttpProtocol:
     # Replies
 
     @property
-    def http_version(self) -> str:
-        return self._parser.http_version
+    def has_chunks(self) -> bool:
+        # The version is that of the last parsed head.
+        return self._parser.http_version != "1.0"
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
         if not self.transport.is_closing():
@@ -293,7 +294,7 @@ class HttpProtocol:
             self._unparsed.feed_rest()
 
     def send_continue(self) -> None:
-        if self.http_version != "1.0":  # which knows no interim replies
+        if self._parser.http_version != "1.0":  # which knows no interim replies
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _reply_head(self, request: QueuedRequest, status: int, head: bytes) -> bytes:

@@ -47,15 +47,20 @@ def _paths(path: str, models: Iterable[str]) -> Iterator[str]:
         yield path
 
 
-def not_served(method: str, path: str, methods: Methods, *, otherwise: str = "") -> HTTPException:
-    """Return 405 for a known path, else 404 with the nearest path, or ``otherwise`` if none is near."""
+def not_served(
+    method: str, path: str, methods: Methods, *, otherwise: str = "", root: str = ""
+) -> HTTPException:
+    """Return 405 for a known path, else 404 with the nearest path, or ``otherwise`` if none is near.
+
+    ``root`` is the part of the URL before the paths.
+    """
     if allowed := methods.get(path):
         usual = allowed.partition(",")[0]
-        detail = f"{method} is not allowed for {path}; use {usual}"
+        detail = f"{method} is not allowed for {root}{path}; use {usual}"
         return HTTPException(405, detail, headers={"allow": allowed})
     near = nearest(path, methods)
-    hint = f"did you mean {methods[near].partition(',')[0]} {near}?" if near else otherwise
-    return HTTPException(404, f"no route for {path}{'; ' if hint else ''}{hint}")
+    hint = f"did you mean {methods[near].partition(',')[0]} {root}{near}?" if near else otherwise
+    return HTTPException(404, f"no route for {root}{path}{'; ' if hint else ''}{hint}")
 
 
 def options(request: Request, refusal: Response) -> Response:

@@ -78,10 +78,12 @@ class Pages:
         health = self._health_routes(self._keys)
         dashboard = Dashboard(front.status_builder, commands, error=error, apart=has_admin)
         self.start, self.close = dashboard.start, dashboard.close
-        status = [Route("/metrics", self._metrics), Route("/status", self._status)]
-        operating = [*status, *dashboard.event_routes(), *operating]
         # Neither a load balancer nor a browser that opens a page sends a key.
-        pages = dashboard.page_routes()
+        pages, events = dashboard.page_routes(), dashboard.event_routes()
+        if not front.settings.dashboard:
+            self.start, pages, events = lambda: None, [], []
+        status = [Route("/metrics", self._metrics), Route("/status", self._status)]
+        operating = [*status, *events, *operating]
         self.admin_app: ASGIApp | None = None
         if has_admin:
             home = HomePage(lambda: Home(front.server(), not_ready_reason=front.unready()), FOR_OPERATORS)

@@ -23,13 +23,12 @@ from uncork_gateway.backends.model_servers.server import CONNECT_S, ServerRespon
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import CONTENT_LENGTH, Header
 from uncork_gateway.protocols.rows import error_body
 
 log = logging.getLogger("uncork.gateway")
 
-_LENGTH = b"content-length"
-_BODY_HEADERS = (_LENGTH, b"transfer-encoding")
+_BODY_HEADERS = (CONTENT_LENGTH, b"transfer-encoding")
 _LAST_STATUS = 599
 
 
@@ -193,4 +192,4 @@ def check_status(status: int) -> None:
 def _length(headers: Iterable[Header]) -> list[Header]:
     """Return the Content-Length header, unless Transfer-Encoding overrides it."""
     lengths = [(name.lower(), value) for name, value in headers if name.lower() in _BODY_HEADERS]
-    return lengths if all(name == _LENGTH for name, _ in lengths) else []
+    return lengths if all(name == CONTENT_LENGTH for name, _ in lengths) else []

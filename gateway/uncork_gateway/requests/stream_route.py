@@ -39,8 +39,7 @@ class StreamRequest(ApiRequest):
 
     def __init__(self, route: ApiRoute, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(route, connection, head, keep_alive=keep_alive)
-        # The version is that of the last parsed head. The length is unknown, and HTTP/1.0 has no chunks.
-        self._is_chunked = connection.http_version != "1.0"
+        self._is_chunked = connection.has_chunks
         if not self._is_chunked:
             self.keep_alive = False
 
@@ -127,5 +126,5 @@ class StreamRequest(ApiRequest):
         if self._is_chunked and status != CLIENT_GONE:
             transport.close()  # After the pieces so far have been sent.
         else:
-            transport.abort()  # In HTTP/1.0 a normal close would complete the reply.
+            transport.abort()  # Without chunks, a normal close would complete the reply.
         self._count(status, is_refusal=is_refusal)

@@ -1,6 +1,6 @@
 """The pages of a gateway, in addition to those of every front end: models, OpenAPI, docs."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -12,10 +12,11 @@ from starlette.types import Scope
 from uncork_dispatcher.actions import SHORTEST_RETRY_S
 from uncork_gateway.errors import RefusalReason
 from uncork_gateway.front_end import FrontEnd
+from uncork_gateway.headers import route_path
 from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
-from uncork_gateway.pages.home import FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
+from uncork_gateway.pages.home import DASHBOARD, FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, ModelVersions, default_of
 from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.models.unserved import why_unserved
@@ -59,11 +60,13 @@ class ServicePages:
         triton = TritonPages(lambda: self._catalogue.models, lambda: repository().unloaded())
         of_clients, of_operators = (
             loading_routes(RepositoryAccess(repository, is_allowed=allowed))
-            for allowed in (lambda: front.settings.keys is not None, lambda: True)
+            for allowed in (lambda: front.settings.trusts_clients, lambda: True)
         )
         # Before the route of a model, which would take "stats" for a name.
         moved = triton.moved_statistics_routes() if has_admin else []
         links = FOR_CLIENTS if has_admin else FOR_CLIENTS | FOR_OPERATORS
+        if not front.settings.dashboard:
+            links = {title: path for title, path in links.items() if title != DASHBOARD}
         home = HomePage(self._home, links, keys=lambda: front.settings.keys)
         self.pages = Pages(
             front,
@@ -105,20 +108,23 @@ class ServicePages:
             return self._not_ready(request.scope)
         services = {name: offer.service for name, offer in offers.items()}
         document = make_openapi(services, self._catalogue.models, self._front.settings)
+        if root := request.scope["root_path"]:
+            document["servers"] = [{"url": root}]
         return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = request.url.path
+        path, root = route_path(request.scope), request.scope["root_path"]
         # The path may belong to a service that is not described yet, or was not when the head was read.
         is_described = request.method == "POST" and path.encode() in self._front.routes.handlers
         if error.status_code in (404, 405) and (is_described or self._missing()):
             return self._not_ready(request.scope)
         # Any other error comes from a page, with a message of its own.
         if error.detail in OF_ROUTER or path.encode() in self._front.routes.handlers:
-            methods, hint = self._all_routes()
-            error = not_served(request.method, path, methods, otherwise=hint)
-            if error.status_code == 404 and (reason := why_unserved(path, self._catalogue.models)):
+            methods, own = self._all_routes()
+            hint = f"available APIs: {', '.join(f'POST {root}{one}' for one in own)}"
+            error = not_served(request.method, path, methods, otherwise=hint, root=root)
+            if error.status_code == 404 and (reason := why_unserved(path, self._catalogue.models, root=root)):
                 return _error(request.scope, 404, reason, {})
         refusal = _error(request.scope, error.status_code, error.detail, dict(error.headers or {}))
         return options(request, refusal)
@@ -127,22 +133,22 @@ class ServicePages:
         reason = self._missing() or "the service has just become ready; send the request again"
         return _error(scope, 503, reason, {"retry-after": f"{SHORTEST_RETRY_S:g}"}, refused="no_worker")
 
-    def _all_routes(self) -> tuple[Methods, str]:
-        """Return the methods of all paths, and a hint that names the APIs; computed once per reload."""
+    def _all_routes(self) -> tuple[Methods, Sequence[str]]:
+        """Return the methods of all paths, and the paths of some APIs; computed once per reload."""
         models = self._catalogue.models
         if self._routes_of is not models:
             apis = [path.decode() for path in self._front.routes.handlers]
             methods = {**methods_of(self.pages.routes, models), **dict.fromkeys(apis, "POST")}
-            own = [f"POST {one}" for offer in self._catalogue.offers.values() for one in offer.own]
-            self._methods, self._hint = methods, f"available APIs: {', '.join(own[:_MOST_NAMED])}"
+            own = [one for offer in self._catalogue.offers.values() for one in offer.own]
+            self._methods, self._own = methods, own[:_MOST_NAMED]
             self._routes_of = models
-        return self._methods, self._hint
+        return self._methods, self._own
 
 
 def _error(
     scope: Scope, status: int, detail: str, headers: dict[str, str], refused: RefusalReason | None = None
 ) -> Response:
-    path = scope["path"]
+    path = route_path(scope)
     if path.startswith(PREFIXES) or path in ROOTS:
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     return problem_response(scope, status, detail, headers, refused)

@@ -19,11 +19,12 @@ from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard import page as dashboard
 from uncork_workers.wire.schema import JSON, ApiDescription
 
-FOR_OPERATORS = {"Dashboard": "dashboard", "Status": "status", "Metrics": "metrics"}
+DASHBOARD = "Dashboard"
+FOR_OPERATORS = {DASHBOARD: "dashboard", "Status": "status", "Metrics": "metrics"}
 FOR_CLIENTS = {"Docs": "docs", "OpenAPI": "openapi.json"}
 """Paths of pages by title."""
 
-_PACKAGES = {"Dashboard": dashboard.PACKAGE, "Docs": docs.PACKAGE}
+_PACKAGES = {DASHBOARD: dashboard.PACKAGE, "Docs": docs.PACKAGE}
 _PREFIX = "/docs/home"
 _OURS = Path(__file__).parent
 _DASHBOARD = _OURS.parent / "dashboard/files"
@@ -148,4 +149,5 @@ def _first_line(text: str) -> str:
 def _base_url(request: Request) -> str:
     """Return the server's URL by the Host header. In a browser, a script replaces it with the page's own."""
     host = request.headers.get("host", "")
-    return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'GATEWAY'}"
+    address = host if _HOST.fullmatch(host) else "GATEWAY"
+    return f"{request.url.scheme}://{address}{request.scope['root_path']}"

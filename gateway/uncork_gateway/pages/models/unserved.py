@@ -36,8 +36,8 @@ _EXTENSIONS = (
 )
 
 
-def why_unserved(path: str, models: ModelVersions) -> str | None:
-    """Return why a path has no route; None if it is not a path of a model protocol."""
+def why_unserved(path: str, models: ModelVersions, *, root: str = "") -> str | None:
+    """Return why a path below ``root`` has no route; None if it is not a path of a model protocol."""
     for pattern, reason in _EXTENSIONS:
         if pattern.fullmatch(path):
             return reason
@@ -50,7 +50,7 @@ def why_unserved(path: str, models: ModelVersions) -> str | None:
         return str(error)
     wanted = found["verb"] or found["part"] or ""
     if (why := _VERBS.get(wanted)) is not None:
-        return f":{wanted} {why}; POST to {path.removesuffix(wanted)}predict"
+        return f":{wanted} {why}; POST to {root}{path.removesuffix(wanted)}predict"
     if (why := _PARTS.get(wanted)) is not None:
-        return f"/{wanted} {why}; POST to {path.removesuffix(wanted)}infer"
+        return f"/{wanted} {why}; POST to {root}{path.removesuffix(wanted)}infer"
     return None

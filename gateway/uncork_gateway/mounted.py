@@ -1,0 +1,246 @@
+"""The HTTP side of a gateway inside another ASGI application, whose server owns the connections."""
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+from starlette.types import Message, Receive, Scope, Send
+
+from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
+from uncork_gateway.front_end import FrontEnd
+from uncork_gateway.headers import (
+    CONTENT_LENGTH,
+    REQUEST_ID,
+    Header,
+    new_request_id,
+    request_id_of,
+    route_path,
+    with_request_id,
+)
+from uncork_gateway.interfaces import FastPathRequest, Handler, QueuedRequest
+from uncork_gateway.telemetry.access_log import AccessLog
+
+_MOST_LENGTH_DIGITS = 20
+
+
+class ResponseCutShort(Exception):
+    """Raised in the server when a response that has begun cannot be completed; the log says why.
+
+    A server then ends the connection, so that the client sees that the response is incomplete.
+    """
+
+
+async def serve_mounted(front_end: FrontEnd, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve one request as an ASGI application at the scope's ``root_path``.
+
+    Requests to batched APIs take the same path as over a connection of the gateway, from their route on; the
+    pages get all others.
+
+    Raises:
+        ResponseCutShort: if a response that has begun cannot be completed.
+    """
+    if scope["type"] != "http":
+        await front_end.app(scope, receive, send)
+        return
+    headers = scope["headers"]
+    request_id = request_id_of(headers) or new_request_id()
+    target = quote(route_path(scope)).encode() + b"?" * bool(scope["query_string"]) + scope["query_string"]
+    handler = front_end.routes.find(target) if scope["method"] == "POST" else None
+    if handler is None:
+        scope = {**scope, "headers": list(with_request_id(headers, request_id))}
+        await front_end.app(scope, receive, _with_id(send, request_id))
+        return
+    exchange = _Exchange(front_end.listener, scope)
+    request = _opened(handler, exchange, headers, target)
+    request.request_id = request_id
+    await exchange.run(request, receive, send)
+
+
+def _opened(
+    handler: Handler[Any], exchange: "_Exchange", headers: list[Header], target: bytes
+) -> FastPathRequest:
+    # The server has framed the body already, and may not have checked the number.
+    checked = [one for one in headers if one[0] != CONTENT_LENGTH or _is_length(one[1])]
+    return handler.open(exchange, handler.read_head(checked, target), keep_alive=True)
+
+
+def _is_length(value: bytes) -> bool:
+    return value.isdigit() and len(value) <= _MOST_LENGTH_DIGITS
+
+
+def _with_id(send: Send, request_id: bytes) -> Send:
+    async def send_with_id(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (REQUEST_ID, request_id)]}
+        await send(message)
+
+    return send_with_id
+
+
+class _Response(asyncio.Transport):
+    """The part of a response that the server has not sent yet.
+
+    Attributes:
+        start: status and headers; None until the response begins.
+        is_whole: True if nothing more will be written.
+        is_cut: True if the response cannot be completed.
+        changed: set when there is something to do.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start: tuple[int, list[Header]] | None = None
+        self.is_whole = self.is_cut = False
+        self.changed = asyncio.Event()
+        self._unsent = bytearray()
+
+    def begin(self, status: int, headers: list[Header]) -> None:
+        self.start = status, headers
+        self.changed.set()
+
+    def end(self) -> None:
+        self.is_whole = True
+        self.changed.set()
+
+    def take(self) -> bytes:
+        """Remove and return what was written."""
+        taken = bytes(self._unsent)
+        self._unsent.clear()
+        return taken
+
+    # asyncio.Transport
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._unsent += data
+        self.changed.set()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent)
+
+    def is_closing(self) -> bool:
+        return self.is_cut
+
+    def close(self) -> None:
+        self.is_cut = True
+        self.changed.set()
+
+    def abort(self) -> None:
+        self.close()
+
+
+class _Exchange:
+    """One request and its response; the :class:`~uncork_gateway.interfaces.Connection` of the request.
+
+    Attributes:
+        number: identifies the client, as far as the server does.
+    """
+
+    # The server writes its own chunks.
+    has_chunks = False
+
+    def __init__(self, listener: ListenerContext, scope: Scope) -> None:
+        client = scope.get("client")
+        self.number = next(connection_numbers) if client is None else hash(tuple(client))
+        self.pool = listener.pool
+        self.traces = listener.traces
+        self._listener = listener
+        self._response = _Response()
+        self.transport: asyncio.Transport = self._response
+
+    @property
+    def access_log(self) -> AccessLog | None:
+        return self._listener.access_log
+
+    async def run(self, request: FastPathRequest, receive: Receive, send: Send) -> None:
+        """Pass on the body, then the response; cancel the request if the client or the server ends it."""
+        try:
+            request.start()
+            if await self._receive_body(request, receive):
+                await self._respond(receive, send)
+        except OSError:
+            pass  # The server reports that the client has gone.
+        finally:
+            request.disconnect()  # without effect on a request that has its response
+
+    async def _receive_body(self, request: FastPathRequest, receive: Receive) -> bool:
+        """Pass on the body until it is complete or rejected; return False if the client has gone."""
+        while self._response.start is None:
+            message = await receive()
+            if message["type"] != "http.request":
+                return False
+            if body := message.get("body"):
+                request.body_received(body)
+            if not message.get("more_body", False):
+                request.body_complete()
+                break
+        return True
+
+    async def _respond(self, receive: Receive, send: Send) -> None:
+        leaving = asyncio.create_task(self._until_left(receive))
+        leaving.add_done_callback(self._client_left)
+        try:
+            await self._send_response(send, leaving)
+        finally:
+            leaving.cancel()
+
+    async def _until_left(self, receive: Receive) -> None:
+        if self._response.is_whole:
+            return  # To receive could ask a client for the body that waits with it.
+        message = await receive()
+        if message["type"] != "http.disconnect":
+            # A middleware that repeats the body would do so forever.
+            await asyncio.Event().wait()
+
+    def _client_left(self, leaving: asyncio.Task[None]) -> None:
+        if not leaving.cancelled():
+            leaving.exception()  # raised where the response is sent, unless that has ended
+            self._response.changed.set()
+
+    async def _send_response(self, send: Send, leaving: "asyncio.Task[None]") -> None:
+        response = self._response
+        await response.changed.wait()
+        if response.start is not None:
+            status, headers = response.start
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            while True:
+                response.changed.clear()
+                body, is_whole = response.take(), response.is_whole
+                if body or is_whole:
+                    await send({"type": "http.response.body", "body": body, "more_body": not is_whole})
+                if is_whole:
+                    return
+                if response.is_cut:
+                    raise ResponseCutShort("the response could not be completed; the log says why")
+                if leaving.done():
+                    break
+                await response.changed.wait()
+        leaving.result()
+
+    # Called by the request
+
+    def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
+        self._begin(request, status, head, [(CONTENT_LENGTH, b"%d" % len(body))])
+        self._response.write(body)
+        self._response.end()
+
+    def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
+        self._begin(request, status, head, [])
+
+    def _begin(self, request: QueuedRequest, status: int, head: bytes, others: list[Header]) -> None:
+        headers = [(name.lower(), value) for name, value in _split(head)]
+        self._response.begin(status, [*headers, *others, (REQUEST_ID, request.request_id)])
+
+    def end_reply(self, request: QueuedRequest) -> None:
+        self._response.end()
+
+    def send_continue(self) -> None:
+        pass  # The server does, when the body is first received.
+
+    def hang_up(self) -> None:
+        pass  # Nothing follows on this connection that the server does not know.
+
+
+def _split(head: bytes) -> list[Header]:
+    """Return the headers in header lines."""
+    pairs = [line.partition(b": ") for line in head.split(b"\r\n")[:-1]]
+    return [(name, value) for name, _, value in pairs]
