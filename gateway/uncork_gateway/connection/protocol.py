@@ -8,7 +8,7 @@ application and the keep-alive time of ``config``, and ``connections``, ``tasks`
 A POST to a path of the :class:`RouteTable` takes the fast path, from the parser to the dispatcher without an
 ASGI scope, task, event or router: those would cost several times the rest. A request whose head is identical
 to an earlier one, but for ids, is not even parsed. All other requests take the ASGI path. Both paths share
-the interface :class:`Request`. docs/explanation/reliability.md lists what clients may not do.
+the interface :class:`Request`. docs/reference/http.md lists what clients may not do.
 """
 
 import asyncio
