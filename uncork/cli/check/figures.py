@@ -109,6 +109,7 @@ class ApiFigures:
     name: str
     settings: ApiSettings
     streams: bool = False
+    concurrency: int = 1
     row_is_made_up: bool = True
     times: Times | None = None
     unmeasured: str = ""
@@ -120,6 +121,11 @@ class ApiFigures:
     def unit(self) -> str:
         """The unit of batch sizes."""
         return "row" if self.settings.cost is None else "unit of cost"
+
+    @property
+    def is_apart(self) -> bool:
+        """True if its batches and those of other APIs do not wait for each other."""
+        return bool(self.settings.workers) or self.concurrency > 1
 
     @property
     def is_single(self) -> bool:

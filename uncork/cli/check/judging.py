@@ -61,9 +61,9 @@ def _neighbor(api: ApiFigures, figures: Figures) -> Findings:
     others = [
         (other.times.smallest_ms, other.name)
         for other in figures.apis
-        if other is not api and other.times is not None and not other.settings.workers
+        if other is not api and other.times is not None and not other.is_apart
     ]
-    if api.times is None or api.settings.workers or not others or own_ms > goal_ms:
+    if api.times is None or api.is_apart or not others or own_ms > goal_ms:
         return
     other_ms, other = max(others)
     if own_ms + other_ms > goal_ms:

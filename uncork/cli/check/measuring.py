@@ -129,6 +129,7 @@ async def _measure_api(
         name=api.name,
         settings=api.settings,
         streams=api.streams,
+        concurrency=api.concurrency,
         row_is_made_up=api.name not in runner.profile,
     )
     if runner.why_not:

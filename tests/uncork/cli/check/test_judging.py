@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -241,18 +242,36 @@ def test_a_long_batch_of_another_api_leaves_no_time(
     goal_ms: int, slow_ms: int, reserved: tuple[int | None, int | None], expected: dict[str, Any]
 ) -> None:
     """Not with reserved workers, nor if the goal is out of reach anyway; the fast API takes 11 ms."""
+    figures = neighbors(goal_ms, slow_ms, reserved)
+    assert figures == ([] if not expected else [{**expected, "parts": "workers"}])
+
+
+@pytest.mark.parametrize("concurrency", [(2, 1), (1, 2), (2, 2)])
+def test_an_api_with_concurrency_waits_for_no_other(concurrency: tuple[int, int]) -> None:
+    assert neighbors(50, 2000, concurrency=concurrency) == []
+
+
+def neighbors(
+    goal_ms: int,
+    slow_ms: int,
+    reserved: tuple[int | None, int | None] = (None, None),
+    concurrency: tuple[int, int] = (1, 1),
+) -> list[Mapping[str, Any]]:
+    """Return the figures of findings about a fast API beside a slow one."""
     apis = [
         ApiFigures(
-            name=name, settings=ApiSettings(mb_max_latency=goal, workers=own), times=times(took, 1, largest=1)
+            name=name,
+            settings=ApiSettings(mb_max_latency=goal, workers=own),
+            times=times(took, 1, largest=1),
+            concurrency=most,
         )
-        for name, goal, took, own in (
-            ("fast", goal_ms, 10, reserved[0]),
-            ("slow", 60_000, slow_ms, reserved[1]),
+        for name, goal, took, own, most in (
+            ("fast", goal_ms, 10, reserved[0], concurrency[0]),
+            ("slow", 60_000, slow_ms, reserved[1], concurrency[1]),
         )
     ]
     judged = judge({"": Figures(service="S", plan=Plan(cores=8, workers=4), apis=tuple(apis))})
-    figures = [one.advice.figures for one in judged.all if one.advice.code == "goal-below-neighbor"]
-    assert figures == ([] if not expected else [{**expected, "parts": "workers"}])
+    return [one.advice.figures for one in judged.all if one.advice.code == "goal-below-neighbor"]
 
 
 def test_a_model_that_pads_is_told() -> None:
