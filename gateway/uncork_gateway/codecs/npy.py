@@ -10,7 +10,7 @@ import numpy as np
 from uncork_dispatcher.wording import plural
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.tensors import LAYOUTS
+from uncork_workers.wire.tensors import LAYOUTS, widened
 
 _DATATYPES = {np.dtype(layout): datatype for datatype, layout in LAYOUTS.items() if datatype != "BF16"}
 
@@ -63,8 +63,13 @@ def _read(body: bytes) -> np.ndarray[Any, Any]:
 
 
 def encode_npy(rows: bytes, *, datatype: str, shape: Sequence[int], single: bool) -> bytes:
-    """Return binary rows as a .npy file. ``shape`` includes the leading axis, which ``single`` removes."""
+    """Return binary rows as a .npy file, BF16 as float32.
+
+    ``shape`` includes the leading axis, which ``single`` removes.
+    """
     array = np.frombuffer(rows, LAYOUTS[datatype]).reshape(shape)
+    if datatype == "BF16":
+        array = widened(array)
     file = io.BytesIO()
     np.save(file, array[0] if single else array, allow_pickle=False)
     return file.getvalue()

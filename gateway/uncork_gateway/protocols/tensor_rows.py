@@ -20,7 +20,7 @@ from uncork_gateway.protocols.tensors import (
     malformed,
 )
 from uncork_workers.wire.messages import ColumnsForm, ListForm, RowsForm, TensorForm
-from uncork_workers.wire.tensors import BYTES, LAYOUTS, encoded, infer, split_columns, text_of
+from uncork_workers.wire.tensors import BYTES, LAYOUTS, encoded, infer, split_columns, text_of, widened
 
 OUTPUT = "output-0"
 """The name of the only tensor of results that are not objects."""
@@ -189,7 +189,7 @@ def _array(tensor: Tensor) -> npt.NDArray[Any]:
         return np.array(strings, dtype=object).reshape(tensor.shape)
     values: npt.NDArray[Any] = np.frombuffer(tensor.data, LAYOUTS[tensor.datatype])
     if tensor.datatype == "BF16":
-        values = (values.astype("<u4") << 16).view("<f4")
+        values = widened(values)
     return values.reshape(tensor.shape)
 
 

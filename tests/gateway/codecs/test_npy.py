@@ -4,6 +4,7 @@ import io
 import warnings
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,6 +47,16 @@ def test_an_array_comes_back_as_it_was(array: np.ndarray[Any, Any], single: bool
     back = np.load(io.BytesIO(answer))
     np.testing.assert_array_equal(back, array)
     assert (back.dtype, back.shape) == (array.dtype.newbyteorder("<"), array.shape)
+
+
+def test_bfloat16_becomes_float32() -> None:
+    """NumPy reads no other file."""
+    short = np.array([[1.5, -2], [np.inf, 0.1]], ml_dtypes.bfloat16)
+
+    back = np.load(io.BytesIO(encode_npy(short.tobytes(), datatype="BF16", shape=(2, 2), single=False)))
+
+    assert back.dtype == np.float32
+    np.testing.assert_array_equal(back, short.astype("f4"))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, TypedDict
 
+import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
@@ -284,6 +285,18 @@ def test_missing_values_have_one_form(results: Any, datatype: str, values: Any) 
         strings = [each.decode() if isinstance(each, bytes) else each for each in one.array.ravel().tolist()]
         expected = np.array(values, object).ravel().tolist()
         assert (one.datatype, strings) == (datatype, expected), protocol
+
+
+@pytest.mark.parametrize("protocol", TENSORS)
+@pytest.mark.parametrize("as_column", [True, False])
+def test_bfloat16_leaves_as_it_is(protocol: str, as_column: bool) -> None:
+    short = np.array([[1, 2], [3, 256]], ml_dtypes.bfloat16)
+    served = Served(Json(), lambda rows: {"output-0": short} if as_column else short)
+
+    one = served.ask(protocol, Named("x", "INT32", np.zeros(2, "<i4")))["output-0"]
+
+    expected = short.astype("<u2") if protocol == "v2 json" else short.view("<u2")
+    assert (one.datatype, one.array.tolist()) == ("BF16", expected.tolist())
 
 
 @pytest.mark.parametrize("protocol", [*BINARY, *TYPED])

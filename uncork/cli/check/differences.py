@@ -63,7 +63,8 @@ def difference(first: Result, second: Result) -> Comparison:
 def _tolerance(result: Result) -> Tolerance:
     if result.content_type.startswith("image/"):
         return _PIXELS
-    return _HALVES if b'"FP16"' in msgspec.json.encode(result.form) else FLOATS
+    form = msgspec.json.encode(result.form)
+    return _HALVES if b'"FP16"' in form or b'"BF16"' in form else FLOATS
 
 
 def _value(result: Result) -> Any:

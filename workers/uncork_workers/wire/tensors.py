@@ -18,6 +18,8 @@ LAYOUTS = {
     "FP64": "<f8",
 }
 BYTES = "BYTES"
+# Values of BF16 in an array, so that its dtype says what the bits are.
+BFLOAT16 = np.dtype([("BF16", LAYOUTS["BF16"])])
 # NumPy's limit. Without one, handling a shape could cost more than its tensor.
 MAX_AXES = 64
 LENGTH_BYTES = 4
@@ -27,6 +29,11 @@ _COLUMN_LENGTH_BYTES = 8
 def prefixed(strings: Iterable[bytes]) -> bytes:
     """Return the data of a binary BYTES tensor: each element is its length in four bytes, then its bytes."""
     return b"".join([len(string).to_bytes(LENGTH_BYTES, "little") + string for string in strings])
+
+
+def widened(bits: Any) -> Any:
+    """Return an array of BF16's bits as float32."""
+    return (bits.astype("<u4") << 16).view("<f4")
 
 
 def join_columns(columns: Iterable[bytes]) -> bytes:

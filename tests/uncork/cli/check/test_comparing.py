@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
@@ -117,6 +118,10 @@ RIGHT: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "an array": ("array", per_row),
     "rounding": ("array", rounding),
     "half precision": ("array", lambda rows: (per_row(rows) * (1 + 1e-3 * len(rows))).astype(np.float16)),
+    "bfloat16": (
+        "array",
+        lambda rows: (per_row(rows) * (1 + 1e-3 * len(rows))).astype(ml_dtypes.bfloat16),
+    ),
     "half precision in a field": (
         "array",
         lambda rows: [{"p": row} for row in (per_row(rows) * (1 + 1e-3 * len(rows))).astype(np.float16)],

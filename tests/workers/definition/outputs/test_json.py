@@ -105,18 +105,16 @@ class Opaque:
     pass
 
 
-class Tensor:
-    """Like a tensor of torch."""
+class Table:
+    """Like a table of Polars or Arrow."""
 
-    def detach(self) -> None: ...
-
-    def numpy(self) -> None: ...
+    def to_pandas(self) -> None: ...
 
 
-class Arrayish:
-    """Like an array of jax."""
+class Sparse:
+    """Like a matrix of SciPy."""
 
-    def __array__(self) -> None: ...
+    def toarray(self) -> None: ...
 
 
 class Awaited:
@@ -145,8 +143,8 @@ _UNAWAITED = "write async def, and await the call"
         ((item for item in [1, 2]), "generator; convert it with list(...)"),
         (map(str, [1, 2]), "map; convert it with list(...)"),
         (Rejected(422, "no"), "Rejected; put it in a list, at the position of its row"),
-        (Tensor(), "Tensor; convert it with .detach().cpu().numpy()"),
-        (Arrayish(), "Arrayish; convert it with numpy.asarray(...)"),
+        (Table(), "Table; convert it with .to_pandas()"),
+        (Sparse(), "Sparse; convert it with .toarray()"),
         (Awaited(), f"Awaited; {_UNAWAITED}"),
     ],
 )
@@ -183,7 +181,7 @@ CIRCLE.append(CIRCLE)
         (np.complex64(1), "", "complex is not supported"),
         (np.array([1, Opaque()]), "", "Opaque is not supported"),
         ((item for item in [1]), "", "generator is not supported"),
-        ({"mean": Tensor()}, " at ['mean']", "Tensor is not supported; convert it with .detach().cpu()"),
+        ({"mean": Sparse()}, " at ['mean']", "Sparse is not supported; convert it with .toarray()"),
         (Awaited(), "", f"Awaited is not supported; {_UNAWAITED}"),
         ("\ud800", "", "'utf-8' codec can't encode"),
         (CIRCLE, f" at {'[0]' * 19}", "maximum recursion"),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.workers.run_batch import Outlet, batch_of
@@ -378,3 +379,69 @@ def test_more_rows_than_the_largest_allowed_number_have_a_size(executor: Executo
             executor, b",".join([b"1"] * 100), b'"quote"', rows=[100, 1], allowed_batch_sizes=(8, 64)
         )
         assert reply.statuses == [200, 500]
+
+
+class Array(Tensor):
+    """A result on the device."""
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray[Any, Any]:
+        return np.full(int(self.size), 7.0)
+
+
+class Returning(Service):
+    """Returns arrays on the device."""
+
+    def setup(self) -> None:
+        self.in_use: list[float] = []
+
+    def same(self, work: Any) -> Any:
+        return work
+
+    def finishing(self, work: Any) -> Any:
+        assert isinstance(work, Array), "the last stage gets what the model returns"
+        return work
+
+    def _run(self, rows: list[Any]) -> Array:
+        self.in_use.append(Tensor.used)
+        return Array(len(rows))
+
+    @api(input=Json())
+    def predict(self, rows: list[Any]) -> Array:
+        return self._run(rows)
+
+    @api(input=Json())
+    async def later(self, rows: list[Any]) -> Array:
+        return self._run(rows)
+
+    @api(input=Json(), prepare=same)
+    def prepared(self, rows: list[Any]) -> Array:
+        return self._run(rows)
+
+    @api(input=Json(), finish=finishing)
+    def finished(self, rows: list[Any]) -> Array:
+        return self._run(rows)
+
+
+@pytest.mark.parametrize("name", ["predict", "later", "prepared", "finished"])
+def test_the_memory_of_results_is_free_once_they_are_copied(name: str) -> None:
+    """Before the next call, and before anything waits for the results."""
+    Tensor.room = 8
+    service = Returning()
+    service.setup()
+    bodies = [b"1"] * 7
+    with closing(Executor(service)) as executor:
+        reply, answers = executor.run(batch_of(name, *bodies, limit_rows=3), bodies)
+        assert (set(reply.statuses), set(answers)) == ({200}, {b"7.0"})
+        assert service.in_use == [0, 0, 0]
+
+        returned = executor.run_example(batch_of(name, *bodies), bodies)
+        assert type(returned) is np.ndarray
+        assert Tensor.used == 0
+
+        run = executor.in_stages(batch_of(name, *bodies), bodies)
+        if run is not None:
+            run.call()
+            assert Tensor.used == (7 if name == "finished" else 0)
+            run.finish()
+            assert run.bodies == [b"7.0"] * 7
+    assert Tensor.used == 0

@@ -11,7 +11,7 @@ from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.adapters.tensor_values import read_values
 from uncork_workers.plural import plural
 from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorForm
-from uncork_workers.wire.tensors import BYTES, LAYOUTS, split_columns
+from uncork_workers.wire.tensors import BFLOAT16, BYTES, LAYOUTS, split_columns, widened
 
 _BF16 = "BF16"
 _DTYPES = {name: np.dtype(layout) for name, layout in LAYOUTS.items()}
@@ -26,9 +26,14 @@ def form_of(results: object) -> ListForm | None:
     """
     if not isinstance(results, np.ndarray) or isinstance(results, np.ma.MaskedArray):
         return None
-    dtype = results.dtype
-    datatype = BYTES if dtype.kind == "U" else _NAMES.get((dtype.kind, dtype.itemsize))
+    datatype = _datatype(results.dtype)
     return None if datatype is None else ListForm(datatype, results.shape[1:])
+
+
+def _datatype(dtype: np.dtype[Any]) -> str | None:
+    if dtype.kind == "V":
+        return _BF16 if dtype == BFLOAT16 else None
+    return BYTES if dtype.kind == "U" else _NAMES.get((dtype.kind, dtype.itemsize))
 
 
 def read_tensors(
@@ -93,7 +98,7 @@ def _read_numbers(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]
     # An array over bytes would be read-only; over a bytearray it is writable.
     data = bytearray().join(bodies)
     if form.datatype == _BF16:
-        return (np.frombuffer(data, dtype).astype(np.uint32) << 16).view(np.float32)
+        return widened(np.frombuffer(data, dtype))  # type: ignore[no-any-return]
     if form.datatype == "BOOL" and (largest := np.frombuffer(data, np.uint8).max()) > 1:
         raise InvalidInput(f"a BOOL value must be 0 or 1, got {largest}")
     return np.frombuffer(data, dtype)

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from uncork_workers.wire.tensors import BFLOAT16
+
 _NUMBERS = "biuf"
 
 
@@ -12,14 +14,14 @@ def as_numpy(values: Any) -> Any:
     """Return values of one NumPy type and shape as one array; return anything else unchanged.
 
     They may be a list of arrays or of NumPy's numbers, a masked array, or a pandas Series. Missing floats are
-    NaN; other missing values have no place in an array.
+    NaN; other missing values have no place in an array. JAX's bfloat16 becomes :data:`BFLOAT16`.
     """
     if isinstance(values, list | tuple):
         return _stacked(values)
     if isinstance(values, np.ma.MaskedArray):
         return _filled(values)
     if isinstance(values, np.ndarray):
-        return values
+        return values.view(BFLOAT16) if _is_bfloat16(values.dtype) else values
     if is_series(values):
         return _of_series(values)
     return values
@@ -47,12 +49,21 @@ def _filled(values: np.ma.MaskedArray[Any, Any]) -> Any:
 
 def _stacked(values: Sequence[Any]) -> Any:
     first = values[0] if values else None
-    if not isinstance(first, np.ndarray | np.generic) or first.dtype.kind not in _NUMBERS:
+    if not isinstance(first, np.ndarray | np.generic) or not _is_number(first.dtype):
         return values
     kind = type(first), first.dtype, first.shape
     if isinstance(first, np.ma.MaskedArray) or any(_kind(value) != kind for value in values):
         return values
-    return np.array(values)
+    return as_numpy(np.array(values))
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in _NUMBERS or dtype == BFLOAT16 or _is_bfloat16(dtype)
+
+
+def _is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Return whether this is the type that JAX and TensorFlow add to NumPy."""
+    return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
 def _kind(value: Any) -> object:

@@ -6,8 +6,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from uncork_workers.definition.outputs.arrays import as_numpy
+from uncork_workers.definition.outputs.host import as_host_array
 from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.definition.outputs.result_errors import not_json, wrong_key
+from uncork_workers.wire.tensors import BFLOAT16, widened
 
 # Units of NumPy times that tolist() turns into integers, as Python's times end at microseconds.
 _TOO_FINE = ("ns]", "ps]", "fs]", "as]")
@@ -72,19 +75,24 @@ def _error_at(key: Any, value: Any) -> tuple[Any, Any, Exception] | None:
 def values_of(array: np.ndarray[Any, Any] | np.generic) -> Any:
     """Convert NumPy values to Python's, truncating times to microseconds."""
     dtype = array.dtype
+    if dtype == BFLOAT16:
+        array = widened(array["BF16"])  # type: ignore[index]
     if dtype.kind in "mM" and dtype.name.endswith(_TOO_FINE):
         array = array.astype(f"{dtype.kind}8[us]")
     return array.tolist()
 
 
 def plain(value: object) -> Any:
-    """Convert a NumPy or pandas value inside a result."""
+    """Convert a value of NumPy, pandas or a library with arrays of its own inside a result."""
     if isinstance(value, np.floating):
         return float(value)  # tolist() does not convert a long double
     if isinstance(value, np.ndarray | np.generic):
         return values_of(value)
     if type(value).__module__.partition(".")[0] == "pandas":
         return _plain_of_pandas(value)
+    array = as_host_array(value)
+    if array is not None:
+        return values_of(as_numpy(array))
     raise not_json(value)
 
 

@@ -68,11 +68,10 @@ def _advice_on_return(returned: object, expected: int) -> str:
 def _advice_on_value(value: Any) -> str:
     if inspect.isawaitable(value):
         return "; write async def, and await the call"
-    # By attribute, as torch, tensorflow and jax may not be installed.
-    if hasattr(value, "detach") and hasattr(value, "numpy"):
-        return "; convert it with .detach().cpu().numpy()"
-    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
-        return "; convert it with numpy.asarray(...)"
+    # By attribute, as these libraries may not be installed.
+    for method in ("to_pandas", "toarray"):  # tables, and sparse matrices
+        if hasattr(value, method):
+            return f"; convert it with .{method}()"
     return ""
 
 

@@ -4,7 +4,6 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -98,9 +97,6 @@ def _column(values: Any) -> Any:
     array = as_numpy(values)
     if isinstance(array, np.ndarray):
         return array if array.ndim else array.tolist()
-    if hasattr(array, "__array__") and not isinstance(array, np.generic) and not is_series(array):
-        with suppress(Exception):  # whatever another library raises for values that NumPy cannot have
-            return np.asarray(array)
     return array.tolist() if hasattr(array, "tolist") else array
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.hints import AddingHints, add_hint, warn_if_blocking
+from uncork_workers.definition.outputs.host import on_host
 from uncork_workers.definition.outputs.responses import Rejected
-from uncork_workers.definition.service import Service, find_apis
+from uncork_workers.definition.service import ApiDefinition, Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
 from uncork_workers.process.batches.handler_loop import HandlerLoop
 from uncork_workers.process.batches.handler_loop_thread import HandlerLoopThread
@@ -48,8 +49,8 @@ class Executor:
         self._stages = {
             name: (
                 self._stage(definition.prepare, locks[0]),
-                self._handler(getattr(service, name), hints_on_rows=definition.prepare is None),
-                self._stage(definition.finish, locks[1]),
+                self._handler(getattr(service, name), definition),
+                self._stage(definition.finish, locks[1], is_last=True),
             )
             for name, definition in self._apis.items()
         }
@@ -62,7 +63,7 @@ class Executor:
     def close(self) -> None:
         self._loop.close()
 
-    def _stage(self, stage: Callable[..., Any] | None, lock: Lock) -> Stage:
+    def _stage(self, stage: Callable[..., Any] | None, lock: Lock, *, is_last: bool = False) -> Stage:
         """Wrap ``prepare`` or ``finish``: one call at a time of all APIs, as they may share what it uses."""
         if stage is None:
             return _same
@@ -70,19 +71,24 @@ class Executor:
 
         def call(rows: Any) -> Any:
             with lock, WorkerCode(), AddingHints(self._service):
-                return method(rows)
+                returned = method(rows)
+                return on_host(returned) if is_last else returned
 
         return call
 
-    def _handler(self, method: Callable[[Any], Any], *, hints_on_rows: bool) -> Stage:
+    def _handler(self, method: Callable[[Any], Any], definition: ApiDefinition) -> Stage:
         """Wrap a handler to run to its end if it is async, and to add hints to what it raises."""
         is_async = inspect.iscoroutinefunction(method)
         handler = warn_if_blocking(method) if is_async else method
+        hints_on_rows, is_last = definition.prepare is None, definition.finish is None
 
         def call(rows: Any) -> Any:
             with WorkerCode():
                 try:
-                    return self._loop.run(handler(rows), departures()) if is_async else handler(rows)
+                    returned = self._loop.run(handler(rows), departures()) if is_async else handler(rows)
+                    # At once: a copy waits for the device, which is part of the batch's time, and then the
+                    # memory of the device is free.
+                    return on_host(returned) if is_last else returned
                 except BaseException as error:
                     add_hint(error, self._service, rows if hints_on_rows else None)
                     raise
