@@ -89,8 +89,9 @@ class ServeOptions(WorkerPortOptions):
 
     target: list[str] | None = argument(
         None,
-        "Services to run, each as MODULE:SERVICE or FILE.py:SERVICE. NAME=FILE.py:SERVICE sets the name of a "
-        "service; by default, it is the name of its class in lower case.",
+        "Services to run, each as MODULE:SERVICE, FILE.py:SERVICE or a model file such as model.onnx. "
+        "NAME=FILE.py:SERVICE sets the name of a service; by default, it is the name of its class or file in "
+        "lower case.",
         metavar="TARGET",
         show_default=False,
     )
@@ -246,7 +247,10 @@ class ServeOptions(WorkerPortOptions):
         """
         targets = self.target or []
         if not targets and self.worker_count.most:
-            raise WrongUsage("missing argument TARGET; give the service as MODULE:SERVICE or FILE.py:SERVICE")
+            raise WrongUsage(
+                "missing argument TARGET; give the service as MODULE:SERVICE or FILE.py:SERVICE, or a model "
+                "file"
+            )
         if len(targets) > 1:
             raise WrongUsage(f"expected one service, got {', '.join(targets)}")
         return targets[0] if targets else ""

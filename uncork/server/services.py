@@ -13,6 +13,7 @@ from uncork.config.names import check_service_name
 from uncork.config.sources import Kind
 from uncork.server.options import ServeOptions
 from uncork.server.server_options import ServiceValues
+from uncork_workers.definition.models.targets import class_name, is_model
 
 ONLY = ""
 """Stands for the name of the only service, unless it was given one."""
@@ -76,10 +77,13 @@ def _name_and_target(text: str) -> tuple[str, str]:
     """Return the name of a service and its target, of which one may be part of the other."""
     if named := _NAMED.fullmatch(text):
         return named["name"], named["target"]
+    if is_model(text):
+        return class_name(text).lower(), text
     of_class = _CLASS.fullmatch(text)
     if of_class is None:
         raise WrongUsage(
-            f"{text!r} is not of the form MODULE:SERVICE, FILE.py:SERVICE or NAME=FILE.py:SERVICE"
+            f"{text!r} is not of the form MODULE:SERVICE, FILE.py:SERVICE or NAME=FILE.py:SERVICE, nor a "
+            "model file"
         )
     return of_class["name"].lower(), text
 

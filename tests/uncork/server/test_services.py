@@ -83,7 +83,17 @@ def test_targets_can_stand_in_a_variable_and_at_the_top_of_the_file(file: Path) 
     assert [one.service for one in services(file=file, text=text).values()] == ["a.py:A", "c.py:C"]
 
 
-FORM = "is not of the form MODULE:SERVICE, FILE.py:SERVICE or NAME=FILE.py:SERVICE"
+def test_model_files_have_the_names_of_their_files() -> None:
+    found = services("models/My-iris_2.onnx", "other=b.onnx", "c.py:C")
+
+    assert {name: one.service for name, one in found.items()} == {
+        "myiris2": "models/My-iris_2.onnx",
+        "other": "b.onnx",
+        "c": "c.py:C",
+    }
+
+
+FORM = "is not of the form MODULE:SERVICE, FILE.py:SERVICE or NAME=FILE.py:SERVICE, nor a model file"
 ANOTHER = "give (the service|one) another name, as in NAME=b.py:"
 
 

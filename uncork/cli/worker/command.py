@@ -33,7 +33,10 @@ def worker(
     *,
     target: Annotated[
         str,
-        typer.Argument(metavar="TARGET", help="The service to run, as MODULE:SERVICE or FILE.py:SERVICE."),
+        typer.Argument(
+            metavar="TARGET",
+            help="The service to run, as MODULE:SERVICE, FILE.py:SERVICE or a model file such as model.onnx.",
+        ),
     ],
     gateway: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""Import the service that a target such as ``module:Service`` or ``path/file.py:Service`` names."""
+"""Load the service of a target: ``module:Service``, ``path/file.py:Service`` or ``path/model.onnx``."""
 
 import ast
 import importlib
@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from uncork_workers.definition.hints import hint_on_import
+from uncork_workers.definition.models.loading import model_files, service_of_model
+from uncork_workers.definition.models.targets import KINDS, is_model
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.wire.schema import DefinitionError
 
@@ -21,13 +23,19 @@ class TargetError(Exception):
     """The target names no service that can be served; the message says why."""
 
 
-def load_service(target: str) -> type[Service]:
-    """Import the service class that ``target`` names.
+def load_service(target: str, *, trust_pickle: bool = False) -> type[Service]:
+    """Import the service class that ``target`` names, or make one from a model file.
+
+    Args:
+        target: MODULE:SERVICE, FILE.py:SERVICE or a model file.
+        trust_pickle: whether to load model files that can run any code.
 
     Raises:
         TargetError: if there is no such module, file or class, or it is not a valid service. If the import
             raised, that exception is the cause (``__cause__``).
     """
+    if is_model(target):
+        return _load_model(target, trust_pickle=trust_pickle)
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name.isidentifier():
         raise TargetError(
@@ -46,6 +54,15 @@ def load_service(target: str) -> type[Service]:
         describe_service(service)
     except DefinitionError as error:
         raise TargetError(f"{place}: {error}") from None
+    return service
+
+
+def _load_model(target: str, *, trust_pickle: bool) -> type[Service]:
+    try:
+        service = service_of_model(target, trust_pickle=trust_pickle)
+        describe_service(service)
+    except DefinitionError as error:
+        raise TargetError(f"{target}: {error}") from None
     return service
 
 
@@ -128,9 +145,12 @@ def _no_service(name: str, value: object) -> str:
 
 
 def _example(target: str) -> str:
-    """Suggest the first class of a file whose target lacks one, or a service for a model file."""
+    """Suggest the first class of a file whose target lacks one, or a service for another file."""
     if Path(target).is_file() and not target.endswith(".py"):
-        return f"; write a Python file with a class of uncork.Service whose setup() loads {target}"
+        return (
+            f"; the names of model files end in {', '.join(KINDS)}; for others, write a Python file with a "
+            f"class of uncork.Service whose setup() loads {target}"
+        )
     try:
         tree = ast.parse(Path(target).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -155,7 +175,10 @@ def service_files(target: str) -> list[str]:
 
     The project is the folder of the service's file, or the folder that contains its top-level package.
     Installed packages are excluded, unless the service itself is in one: then its files are the project.
+    A model consists of its own files.
     """
+    if is_model(target):
+        return model_files(target)
     place = target.rpartition(":")[0]
     name = _module_name(place)
     own = getattr(sys.modules[name], "__file__", None)

@@ -47,17 +47,20 @@ class StageFailed(Exception):
 class HostedService:
     """A service that this process loads once, sets up once, and then runs for one gateway at a time.
 
+    Args:
+        target: as for ``load_service``, as is ``trust_pickle``.
+
     Raises:
         TargetError: if there is no service at the target.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, trust_pickle: bool = False) -> None:
         self._due: list[float] = []
         """When the running batches should have ended, on the monotonic clock."""
         self._gpu_usage = GpuUsage()
         self._target = target
         with WorkerCode():
-            self._class = load_service(target)
+            self._class = load_service(target, trust_pickle=trust_pickle)
         self._code = _digest(service_files(target))
         self._service: Service | None = None
         self._executor: Executor | None = None
@@ -190,8 +193,8 @@ def failed(index: int, stage: Stage, message: str, cause: BaseException | None) 
 def _digest(files: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for file in files:
-        with suppress(OSError):
-            digest.update(hashlib.sha256(Path(file).read_bytes()).digest())
+        with suppress(OSError), Path(file).open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.hexdigest()
 
 

@@ -72,7 +72,7 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m uncork_workers", description=__doc__)
-    parser.add_argument("target", help="MODULE:SERVICE or FILE.py:SERVICE")
+    parser.add_argument("target", help="MODULE:SERVICE, FILE.py:SERVICE or a model file")
     gateway = parser.add_mutually_exclusive_group(required=True)
     gateway.add_argument("--socket", help="Unix socket of the gateway")
     gateway.add_argument(

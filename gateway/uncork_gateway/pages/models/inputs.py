@@ -15,6 +15,7 @@ INPUT = "input-0"
 
 _OF_DTYPES = {
     "bool": "BOOL",
+    "str": "BYTES",
     **{f"{kind}int{bits}": f"{kind.upper()}INT{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
     **{f"float{bits}": f"FP{bits}" for bits in (16, 32, 64)},
 }
@@ -37,11 +38,18 @@ def inputs_of(api: ApiDescription) -> list[TensorSpec]:
     if kind == "raw":
         return []
     if kind == "ndarray":
-        shape = tuple(-1 if length is None else length for length in api.input["shape"])
-        return [TensorSpec(INPUT, _OF_DTYPES.get(api.input["dtype"], _WIDEST), shape)]
+        return [_array_spec(api.input.get("name", INPUT), api.input)]
+    if "tensors" in api.input:
+        return [_array_spec(name, each) for name, each in api.input["tensors"].items()]
     definitions = schema.get("$defs", {})
     specs = [_spec(name, field, definitions) for name, field in (_fields(api) or {INPUT: schema}).items()]
     return [spec for spec in specs if spec is not None] if None not in specs else []
+
+
+def _array_spec(name: str, described: Mapping[str, Any]) -> TensorSpec:
+    """Return the tensor of an input that the worker describes by dtype and shape."""
+    shape = tuple(-1 if length is None else length for length in described["shape"])
+    return TensorSpec(name, _OF_DTYPES.get(described["dtype"], _WIDEST), shape)
 
 
 def row_inputs(api: ApiDescription) -> Inputs:

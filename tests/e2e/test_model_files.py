@@ -1,0 +1,128 @@
+"""Model files that are served without code, to the clients of every protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton
+
+from tests.e2e.server import HTTP, Server, eventually, run_uncork, running, serving
+from tests.loops import HANG_S
+from tests.model_files import save_doubling, save_scaling
+from uncork_gateway.grpc.messages import message
+
+pytestmark = pytest.mark.slow
+
+ROWS = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+DOUBLED = (2 * ROWS).tolist()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("models")
+    save_doubling(folder / "doubling.onnx", ["batch", 3])
+    with running("serve", "doubling.onnx", "--grpc-port", "0", folder=folder) as started:
+        yield started
+
+
+def tensors(kind: Any, values: np.ndarray[Any, Any], name: str = "x", datatype: str = "FP32") -> Any:
+    made = kind.InferInput(name, values.shape, datatype)
+    made.set_data_from_numpy(values)
+    return made
+
+
+def test_an_onnx_file_is_served_in_every_protocol(server: Server) -> None:
+    own = HTTP.post(f"{server.base}/predict", json=ROWS.tolist())
+    v1 = HTTP.post(f"{server.base}/v1/models/doubling:predict", json={"instances": ROWS.tolist()})
+    columns = HTTP.post(f"{server.base}/v1/models/doubling:predict", json={"inputs": {"x": ROWS.tolist()}})
+    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
+        described = client.get_model_metadata("doubling")
+        v2 = client.infer("doubling", [tensors(triton, ROWS)]).as_numpy("y")
+    with triton_grpc.InferenceServerClient(server.grpc) as client:
+        over_grpc = client.infer("doubling", [tensors(triton_grpc, ROWS)]).as_numpy("y")
+
+    objects = [{"y": row} for row in DOUBLED]
+    assert own.json() == objects
+    assert v1.json()["predictions"] == objects
+    assert columns.json()["outputs"] == {"y": DOUBLED}
+    assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}]
+    assert described["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 3]}]
+    for found in (v2, over_grpc):
+        assert found.dtype == np.float32
+        assert found.tolist() == DOUBLED
+
+
+def test_an_onnx_file_is_served_to_clients_of_tensorflow_serving_over_grpc(server: Server) -> None:
+    request = message("tensorflow.serving.PredictRequest")()
+    request.model_spec.name = "doubling"
+    request.inputs["x"].dtype = 1
+    for length in ROWS.shape:
+        request.inputs["x"].tensor_shape.dim.add(size=length)
+    request.inputs["x"].tensor_content = ROWS.tobytes()
+    with grpc.insecure_channel(server.grpc) as channel:
+        predict = channel.unary_unary(
+            "/tensorflow.serving.PredictionService/Predict",
+            request_serializer=message("tensorflow.serving.PredictRequest").SerializeToString,
+            response_deserializer=message("tensorflow.serving.PredictResponse").FromString,
+        )
+        response = predict(request, timeout=HANG_S)
+
+    assert list(response.outputs["y"].float_val) == DOUBLED[0] + DOUBLED[1]
+
+
+def test_a_model_of_several_inputs_gets_tensors_of_their_names(tmp_path: Path) -> None:
+    save_scaling(tmp_path / "scaling.onnx")
+    row = {"ids": [1, 2], "scale": [0.5], "name": "a"}
+    with serving(str(tmp_path / "scaling.onnx"), "--grpc-port", "0") as server:
+        v1 = HTTP.post(f"{server.base}/v1/models/scaling:predict", json={"instances": [row]})
+        inputs = (
+            ("name", np.array(["a", "b"], object), "BYTES"),
+            ("ids", np.array([[1, 2], [3, 4]]), "INT64"),
+            ("scale", np.array([[0.5], [2]], np.float32), "FP32"),
+        )
+        with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
+            known = {one["name"]: one for one in client.get_model_metadata("scaling")["inputs"]}
+            given = [tensors(triton, values, name, kind) for name, values, kind in inputs]
+            result = client.infer("scaling", given)
+
+    assert v1.json()["predictions"] == [{"scaled": [0.5, 1], "same": "a"}]
+    assert known["ids"] == {"name": "ids", "datatype": "INT64", "shape": [-1, -1]}
+    assert known["name"] == {"name": "name", "datatype": "BYTES", "shape": [-1]}
+    assert result.as_numpy("scaled").tolist() == [[0.5, 1], [6, 8]]
+    assert result.as_numpy("same").tolist() == [b"a", b"b"]
+
+
+def test_a_new_version_of_the_file_takes_over(tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    save_doubling(file, ["batch", 3])
+    with serving(str(file), "--reload") as server:
+        save_doubling(tmp_path / "new", ["batch", 2])
+        (tmp_path / "new").replace(file)
+
+        eventually(lambda: HTTP.post(f"{server.base}/predict", json=[1, 2]).status_code == 200)
+
+
+def test_several_model_files_have_the_names_of_their_files(tmp_path: Path) -> None:
+    for name in ("one.onnx", "two.onnx"):
+        save_doubling(tmp_path / name, ["batch", 1])
+    targets = (str(tmp_path / "one.onnx"), f"other={tmp_path / 'two.onnx'}")
+    with serving(*targets, "--no-own-routes") as server:
+        replies = [HTTP.post(f"{server.base}/{name}/predict", json=[1]) for name in ("one", "other")]
+
+    assert [reply.json() for reply in replies] == [{"y": [2]}] * 2
+
+
+def test_a_wrong_file_ends_the_server_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "page.onnx").write_text("<html>")
+
+    ended = run_uncork("serve", str(tmp_path / "page.onnx"), "--port", "0")
+
+    assert ended.returncode == 2
+    assert "page.onnx: ONNX Runtime cannot load it" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,48 @@
+"""Make a service class from a model file."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from uncork_workers.definition.models.targets import class_name
+from uncork_workers.definition.service import Service
+from uncork_workers.wire.schema import DefinitionError
+
+_MODULES = {
+    ".onnx": "onnx",
+}
+"""The module of each kind; its function ``service`` returns the class that serves a file."""
+
+
+def service_of_model(target: str, *, trust_pickle: bool = False) -> type[Service]:
+    """Open a model and return the class that serves it.
+
+    Raises:
+        DefinitionError: if the model is missing, or cannot be served.
+    """
+    path = Path(target)
+    _check_file(path)
+    module = import_module(f"uncork_workers.definition.models.{_MODULES[path.suffix]}")
+    make: Callable[[Path], type[Service]] = module.service
+    service = make(path)
+    service.__name__ = service.__qualname__ = class_name(target)
+    return service
+
+
+def _check_file(path: Path) -> None:
+    if not path.exists():
+        raise DefinitionError("there is no such file; give the path of a model file")
+    if not path.is_file():
+        raise DefinitionError(f"this is not a file; give the path of a {path.suffix} file")
+    if not path.stat().st_size:
+        raise DefinitionError("the file is empty; export the model again")
+
+
+def model_files(target: str) -> list[str]:
+    """Return the files of a model: its own, and those next to it that continue its name, with its weights."""
+    path = Path(target).absolute()
+    return sorted(str(file) for file in path.parent.glob(f"{_literal(path.name)}*") if file.is_file())
+
+
+def _literal(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -1,0 +1,21 @@
+"""Targets that are model files or folders. The gateway reads them too, so nothing here loads a model."""
+
+import re
+from pathlib import Path
+
+KINDS = {
+    ".onnx": "ONNX",
+}
+"""The kinds of model files, by the end of their names."""
+
+
+def is_model(target: str) -> bool:
+    """Return whether a target names a model rather than a class."""
+    return Path(target).suffix in KINDS
+
+
+def class_name(target: str) -> str:
+    """Return the name of the class that serves a model: its file's name as a Python class would have it."""
+    words = re.findall(r"[A-Za-z0-9]+", Path(target).stem)
+    name = "".join(word[0].upper() + word[1:] for word in words)
+    return name if name[:1].isalpha() else f"Model{name}"
