@@ -68,6 +68,8 @@ class Api:
     """Whether it streams its responses; then it does not batch, and its goal does not apply."""
     counts: str = "rows"
     """Unit of its estimate and limits: rows or cost."""
+    workers: int = 1
+    """The number of its batches that can run at once."""
     estimate: Estimate | None = None
     """None if the gateway knows too few batches."""
     padding: Padding | None = None

@@ -31,6 +31,8 @@ class Model:
     """Latency goal of the client."""
     largest: int
     """Largest batch to propose, in rows."""
+    concurrency: int = 1
+    """Batches that a worker runs at once."""
     arrivals: str = "poisson"
     seed: int = 1
     requests: int = 10_000
@@ -89,7 +91,8 @@ def caps(model: Model) -> list[int]:
 
 def capacity(model: Model, *, workers: int, cap: int) -> float:
     """Return the requests per second of workers that run full batches only."""
-    return workers * (cap // model.rows_per_request) / model.line.milliseconds(cap) * 1000
+    slots = workers * model.concurrency
+    return slots * (cap // model.rows_per_request) / model.line.milliseconds(cap) * 1000
 
 
 def predict(model: Model, *, rate: float, workers: int, cap: int) -> Proposal:
@@ -99,7 +102,7 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Proposal:
         intercept_ms=model.line.intercept_ms,
         slope_ms=model.line.slope_ms * model.rows_per_request,
         noise_cv=model.line.noise_cv,
-        workers=workers,
+        workers=workers * model.concurrency,
         limit_rows=cap // model.rows_per_request,
         goal_ms=model.mb_max_latency,
         arrivals=model.arrivals,

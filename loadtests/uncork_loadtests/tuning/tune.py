@@ -14,7 +14,7 @@ from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.fleet import LoadTestError, Outcome
 from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
 from uncork_loadtests.servers import Cpu, words
-from uncork_loadtests.targets import aimed, aimed_at, api_at, apis, our_service
+from uncork_loadtests.targets import Api, aimed, aimed_at, api_at, apis, our_service
 from uncork_loadtests.traffic.plan import Plan, per_second
 from uncork_loadtests.tuning import batch_times
 from uncork_loadtests.tuning.lengths import Lengths, Unmeasured, findings
@@ -135,13 +135,14 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
         BenchError: if the service does not become ready or does not answer, or if its API counts cost.
         NoSuchApi: if the service has no API that batches at the path.
     """
-    measured, lengths, no_lengths = _measured(request, tell=tell)
+    api, measured, lengths, no_lengths = _measured(request, tell=tell)
     model = Model(
         line=batch_times.fit(measured.sizes),
         rows_per_request=measured.rows_per_request,
         overhead_ms=measured.overhead_ms,
         goal_ms=request.goal_ms,
         largest=measured.sizes[-1].rows,
+        concurrency=api.workers,
         arrivals=request.plan.arrivals,
         seed=request.plan.seed,
     )
@@ -164,8 +165,13 @@ def tune(request: TuningRequest, *, tell: Tell) -> Tuned:
     )
 
 
-def _measured(request: TuningRequest, *, tell: Tell) -> tuple[batch_times.BatchTimes, Lengths | None, str]:
-    """Return batch times by size and the effect of lengths, or None and the reason why it is unknown."""
+def _measured(
+    request: TuningRequest, *, tell: Tell
+) -> tuple[Api, batch_times.BatchTimes, Lengths | None, str]:
+    """Return the API with one worker, batch times by size, and the effect of lengths.
+
+    If that is unknown, it is None, and the reason comes last.
+    """
     tell(f"starting {request.target}")
     # Refuse no request and split no batch while batch times are measured.
     options = {
@@ -187,7 +193,7 @@ def _measured(request: TuningRequest, *, tell: Tell) -> tuple[batch_times.BatchT
         measured = batch_times.measure(
             server, plan, largest=request.max_batch_size, goal_ms=request.goal_ms, tell=tell
         )
-        return measured, lengths, no_lengths
+        return api, measured, lengths, no_lengths
 
 
 def _counts_cost(lengths: Lengths | None) -> str:

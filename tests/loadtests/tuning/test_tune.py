@@ -116,6 +116,12 @@ def test_requests_of_many_rows_carry_less() -> None:
     assert batch >= 4
 
 
+def test_a_worker_that_runs_several_batches_counts_as_several() -> None:
+    found = predict(replace(MODEL, concurrency=4), rate=1500.0, workers=1, cap=32)
+
+    assert found == replace(predict(MODEL, rate=1500.0, workers=4, cap=32), workers=1)
+
+
 def test_the_overhead_is_part_of_the_latency() -> None:
     still = replace(MODEL, line=replace(LINE, noise_cv=0.0))
     found = predict(still, rate=1.0, workers=1, cap=8).predicted
@@ -316,6 +322,19 @@ def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         ) as found:
             tune(REQUEST, tell=quiet)
     assert "set cost" not in str(found.value)
+
+
+def test_the_batches_that_a_worker_runs_at_once_are_known_from_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits = {"name": "predict", "route": "/predict", "goal_ms": 50, "workers": 4, "streams": False}
+    module = "uncork_loadtests.tuning.tune"
+    with serving_pages({"/status": status(waits)}) as server:
+        monkeypatch.setattr(f"{module}.our_service", lambda *_, **__: nullcontext(server))
+        monkeypatch.setattr(f"{module}.measure_lengths", lambda *_, **__: PADS)
+        monkeypatch.setattr(f"{module}.batch_times.measure", lambda *_, **__: TUNED.measured)
+        monkeypatch.setattr(f"{module}._prove", lambda *_, **__: None)
+        assert tune(REQUEST, tell=quiet).model.concurrency == 4
 
 
 def test_the_text_has_the_effect_of_lengths() -> None:
