@@ -1,7 +1,7 @@
 """The default policy against release when free, on the same arrivals in virtual time.
 
 Every run is deterministic. The bounds leave some room for another rule as good;
-docs/explanation/dispatcher.md has the figures of the whole matrix.
+benchmarks/results/dispatcher.md has the measurements of the whole matrix.
 """
 
 from __future__ import annotations
