@@ -44,7 +44,7 @@ def _clock_of_batched(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     """Give `batched` the clock of the loop in modules marked `virtual_time`."""
     if request.node.get_closest_marker("virtual_time"):
         on_the_loop = partial(AsyncDispatcher, clock=lambda: asyncio.get_running_loop().time())
-        monkeypatch.setattr("uncork.batched_function.AsyncDispatcher", on_the_loop)
+        monkeypatch.setattr("uncork.batched_functions.loop_queue.AsyncDispatcher", on_the_loop)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from uncork.batched_function import batched
+    from uncork.batched_functions.decorator import batched
     from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount
     from uncork_workers.definition.service import Service, api
     from uncork_workers.process.context import Context, context
@@ -47,7 +47,7 @@ else:
         "DefinitionError": "uncork_workers.wire.schema",
         "Service": "uncork_workers.definition.service",
         "api": "uncork_workers.definition.service",
-        "batched": "uncork.batched_function",
+        "batched": "uncork.batched_functions.decorator",
         "context": "uncork_workers.process.context",
         "pad": "uncork_workers.process.padding",
     }

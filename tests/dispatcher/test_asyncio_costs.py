@@ -11,7 +11,7 @@ import pytest
 from tests.dispatcher.batches import costs_of, rows_of
 from tests.dispatcher.shell import Log, Workers, dispatcher
 from tests.dispatcher.wrapped_core import note_sources
-from uncork.batched_function import batched
+from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.requests.batch import Batch
 
 pytestmark = pytest.mark.virtual_time

@@ -8,7 +8,7 @@ import pytest
 
 from tests.dispatcher.driver import starts
 from tests.dispatcher.shell import Workers, calls, dispatcher, fixed
-from uncork.batched_function import batched
+from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import RequestShed

@@ -19,8 +19,9 @@ from uncork_workers.process.batches.chunks import padded_length, padded_size
 from uncork_workers.process.batches.exception_reports import release
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.out_of_memory import is_out_of_memory
-from uncork_workers.process.batches.size_limit import CLOSE, SizeLimit
+from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.stopped import Stopped
+from uncork_workers.process.warmup_sizes import RUNS_PER_SIZE, WarmUpSizes, doubling
 from uncork_workers.wire.messages import Batch, RawForm, RowResult
 from uncork_workers.wire.overrides import Override, with_overrides
 from uncork_workers.wire.schema import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost
@@ -29,10 +30,6 @@ log = logging.getLogger("uncork.worker")
 
 Chunks = list[tuple[float, float]]
 """(cost, seconds) of batches, padding included; the cost is the number of rows if the API defines none."""
-
-# The first run of a size may include lazy initialization or compilation, and any run may be disturbed, so the
-# faster of two counts.
-_RUNS_PER_SIZE = 2
 
 
 class WarmupFailed(Exception):
@@ -79,8 +76,7 @@ class Example:
         fit = settings.limit_rows // self.padded_cost
         fit = min(fit, settings.mb_max_batch_bytes // max(1, len(self.sample.body)))
         most = 1 if settings.policy == "none" else max(1, int(fit))
-        doubling = [2**power for power in range(most.bit_length() + 1)]
-        sizes = settings.allowed_batch_sizes or doubling
+        sizes = settings.allowed_batch_sizes or doubling(most)
         return list(dict.fromkeys(min(size, most) for size in sizes))
 
     def batch(self, rows: int) -> Batch:
@@ -167,52 +163,38 @@ class ApiWarmUp:
     chunks: Chunks = field(default_factory=list)
     result: RowResult | None = None
     took_s: float = 0.0
-    ran: list[int] = field(default_factory=list)
-    """The sizes that have worked, in rows."""
-    too_large: int = 0
-    """The smallest size that ran out of memory, in rows; 0: none has."""
+    sizes: WarmUpSizes = field(init=False)
+
+    def __post_init__(self) -> None:
+        halves = not self.example.settings.allowed_batch_sizes
+        self.sizes = WarmUpSizes(self.example.sizes(), halves=halves)
 
     def run_next_size(self, ends: float) -> bool:
-        """Run the next size if there is one that should end in time; return whether there was.
-
-        After a size that runs out of memory come sizes between it and the last that worked, until these are
-        close.
-        """
-        rows = self._next_size()
+        """Run the next size if there is one that should end in time; return whether there was."""
+        sizes = self.sizes
+        rows = sizes.next(ends - self.clock())
         if rows is None:
             return False
-        if self.ran:
-            # An upper bound: time grows at most in proportion to the rows.
-            expected_s = _RUNS_PER_SIZE * self.chunks[-1][1] * rows / self.ran[-1]
-            if self.clock() + expected_s > ends:
-                return False
         self.on_size(self.example.api, rows)
         try:
-            times = [self._run(rows) for _ in range(_RUNS_PER_SIZE)]
+            times = [self._run(rows) for _ in range(RUNS_PER_SIZE)]
         except WarmupFailed as failed:
-            if not (self.ran and is_out_of_memory(failed)):
+            if not (sizes.ran and is_out_of_memory(failed)):
                 raise
             release(failed)  # smaller sizes follow
-            self.too_large = rows
+            sizes.too_large = rows
             limit = self.executor.limits[self.example.api]
-            limit.become(SizeLimit(self.example.padded_total(self.ran[-1])))
+            limit.become(SizeLimit(self.example.padded_total(sizes.ran[-1])))
             return True
         self.took_s += sum(times)
         self.chunks.append((self.example.padded_total(rows), min(times)))
-        self.ran.append(rows)
-        if self.too_large:
+        sizes.worked(rows, min(times))
+        if sizes.too_large:
             self.executor.limits[self.example.api].become(SizeLimit(self.example.padded_total(rows)))
         return True
 
-    def _next_size(self) -> int | None:
-        if not self.too_large:
-            return next((size for size in self.example.sizes() if size > max(self.ran, default=0)), None)
-        middle = (self.ran[-1] + self.too_large) // 2
-        is_close = self.ran[-1] >= CLOSE * self.too_large or middle == self.ran[-1]
-        return None if is_close or self.example.settings.allowed_batch_sizes else middle
-
     def log_summary(self) -> None:
-        sizes = self.ran
+        sizes = self.sizes.ran
         rows = plural(sizes[0], "row") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} rows"
         log.info("%s: warmed up with %s in %.1f s", self.example.api, rows, self.took_s)
 

@@ -20,6 +20,7 @@ class Failure(Exception):
     """Stands for the exception of a failed call, whose memory is free; never raised itself.
 
     Attributes:
+        error: the exception.
         report: for operators.
         text_of_error: the exception as one line of a log.
         is_out_of_memory: whether the call needed more memory than there was.
@@ -29,7 +30,7 @@ class Failure(Exception):
     def __init__(self, error: BaseException, handler: Callable[..., Any], *, size: float) -> None:
         super().__init__(error)
         self.size = size
-        self._error = error
+        self.error = error
         self.text_of_error, self._traceback = repr_of(error), traceback_text(error)
         try:
             self.report = exception_report(error, handler)
@@ -41,13 +42,13 @@ class Failure(Exception):
     def release(self) -> None:
         """Drop the traceback, which refers to the batch, once it is not needed any more."""
         with suppress(BaseException):  # as above
-            release(self._error)
+            release(self.error)
 
     def log(self, log: logging.Logger, message: str) -> None:
         """Log the exception with its traceback, whose frames have no variables any more."""
         if not log.isEnabledFor(logging.ERROR):
             return
-        exc_info = (type(self._error), self._error, self._error.__traceback__)
+        exc_info = (type(self.error), self.error, self.error.__traceback__)
         record = log.makeRecord(log.name, logging.ERROR, __file__, 0, message, (), exc_info)
         record.exc_text = self._traceback
         log.handle(record)

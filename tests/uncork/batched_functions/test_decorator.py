@@ -12,7 +12,7 @@ import pytest
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
-from uncork.batched_function import batched
+from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 from uncork_workers.wire.schema import DefinitionError
 
@@ -86,21 +86,24 @@ def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], message:
         batched(**arguments)(square)
 
 
-def plain(items: list[int]) -> list[int]:
-    return items
-
-
 async def generator(items: list[int]) -> Any:
     """Async, but nothing that can be awaited."""
     yield items
 
 
-@pytest.mark.parametrize("function", [plain, generator])
-def test_only_async_functions_are_taken(function: Callable[..., Any]) -> None:
-    with pytest.raises(
-        TypeError, match=f"must decorate an async function, got <function {function.__name__}"
-    ):
-        batched()(function)
+def plain_generator(items: list[int]) -> Any:
+    yield items
+
+
+def test_what_is_no_function_of_lists_is_refused() -> None:
+    for function in (generator, plain_generator):
+        with pytest.raises(TypeError, match="must decorate a function that returns a list, got <function"):
+            batched()(function)
+    with pytest.raises(TypeError, match="must decorate a function, got 3"):
+        batched()(3)  # type: ignore[call-overload]
+    for wrapper in (staticmethod, classmethod, property):
+        with pytest.raises(TypeError, match=f"write @{wrapper.__name__} above @batched\\(\\), not below"):
+            batched()(wrapper(generator))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("surplus", [[], [1, 2]])
@@ -435,33 +438,6 @@ def test_without_parentheses_it_says_how_to_write_it() -> None:
         TypeError, match=r"^write @batched\(\) with parentheses, and its arguments by keyword$"
     ):
         batched(double)
-
-
-def test_a_method_is_refused_when_it_is_defined() -> None:
-    """Its calls would fail with a message about the number of arguments."""
-    with pytest.raises(
-        TypeError, match=r"Model.predict must take one argument, the list of items, got .*self"
-    ):
-
-        class Model:
-            @batched()  # type: ignore[arg-type]
-            async def predict(self, items: list[int]) -> list[int]:
-                return items
-
-    with pytest.raises(TypeError, match="must take one argument, the list of items"):
-
-        @batched()  # type: ignore[arg-type]
-        async def nothing() -> list[int]:
-            return []
-
-    @batched()
-    async def with_default(items: list[int], factor: int = 2) -> list[int]:
-        return [factor * item for item in items]
-
-    async def call() -> int:
-        return await with_default(2)
-
-    assert run(call()) == 4
 
 
 async def test_only_items_of_one_group_share_a_call() -> None:

@@ -1,0 +1,290 @@
+"""Plain functions run in threads of their own, one call at a time, and cannot be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.loops import HANG_S, run, until
+from uncork.batched_functions.decorator import batched
+from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WrongResultCount
+
+
+class Gate:
+    """A plain function whose calls wait until the test lets one end."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[Any]] = []
+        self.threads: set[str] = set()
+        self.running = self.most_running = 0
+        self._ends = threading.Semaphore(0)
+
+    def call(self, items: list[Any]) -> list[Any]:
+        self.lists.append(items)
+        self.threads.add(threading.current_thread().name)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        assert self._ends.acquire(timeout=HANG_S)
+        self.running -= 1
+        return items
+
+    def open(self, calls: int = 1) -> None:
+        self._ends.release(calls)
+
+
+async def test_a_plain_function_leaves_the_loop_free() -> None:
+    gate = Gate()
+    call = batched(mb_max_latency=1e6)(gate.call)
+
+    first = asyncio.ensure_future(call(1))
+    await until(lambda: gate.running)
+    others = [asyncio.ensure_future(call(item)) for item in (2, 3)]
+    await asyncio.sleep(0.01)
+    gate.open(2)
+
+    assert await asyncio.gather(first, *others) == [1, 2, 3]
+    assert gate.lists == [[1], [2, 3]]
+    assert gate.most_running == 1
+    [name] = gate.threads
+    assert name.startswith("Gate.call")
+
+
+async def test_as_many_threads_as_asked_for() -> None:
+    gate = Gate()
+    call = batched(mb_max_latency=1e6, concurrency=2, mb_max_batch_size=1)(gate.call)
+
+    callers = [asyncio.ensure_future(call(item)) for item in range(3)]
+    await until(lambda: gate.running == 2)
+    await asyncio.sleep(0.01)
+    gate.open(3)
+
+    assert await asyncio.gather(*callers) == [0, 1, 2]
+    assert gate.most_running == 2
+
+
+async def test_a_call_past_its_timeout_keeps_the_thread() -> None:
+    """Its callers get an error; the next batch starts when it has ended."""
+    gate = Gate()
+    call = batched(timeout=0.05, mb_max_latency=1e6)(gate.call)
+
+    with pytest.raises(BatchTimedOut):
+        await call(1)
+    with pytest.raises(RequestShed, match="no_worker"):
+        await call(2)
+    assert gate.lists == [[1]]
+    gate.open()
+    await until(lambda: not gate.running)
+    await until(lambda: call._queues.here()._dispatcher.work().idle)
+    gate.open()
+    assert await call(3) == 3
+    assert gate.most_running == 1
+
+
+async def test_callers_that_all_leave_do_not_free_the_thread() -> None:
+    gate = Gate()
+    call = batched(mb_max_latency=1e6)(gate.call)
+    left = asyncio.ensure_future(call(1))
+    await until(lambda: gate.running)
+    left.cancel()
+    await asyncio.wait([left])
+    waits = asyncio.ensure_future(call(2))
+    await asyncio.sleep(0.01)
+    assert gate.lists == [[1]]
+    gate.open(2)
+
+    assert await waits == 2
+    assert left.cancelled()
+    assert gate.most_running == 1
+
+
+class Private(BaseException):
+    """Not an Exception."""
+
+
+@pytest.mark.parametrize("kind", [ValueError, StopIteration, asyncio.CancelledError, GeneratorExit, Private])
+@pytest.mark.parametrize("raises", [True, False])
+async def test_every_exception_reaches_its_caller(kind: type[BaseException], raises: bool) -> None:
+    """Also those that a future of a thread cannot carry."""
+
+    @batched()
+    def pick(items: list[int]) -> list[Any]:
+        if raises and 2 in items:
+            raise kind("two")
+        return [kind("two") if item == 2 else item for item in items]
+
+    ends = await asyncio.gather(*map(pick, range(5)), return_exceptions=True)
+
+    assert [*ends[:2], *ends[3:]] == [0, 1, 3, 4]
+    expected = kind if issubclass(kind, Exception) else DispatchError
+    # No coroutine can raise StopIteration.
+    assert isinstance(ends[2], RuntimeError if kind is StopIteration else expected)
+
+
+async def test_a_wrong_number_of_results() -> None:
+    @batched()
+    def none(items: list[int]) -> list[int]:
+        return []
+
+    with pytest.raises(WrongResultCount):
+        await none(1)
+
+
+def test_a_call_that_ends_the_program_ends_it() -> None:
+    @batched()
+    def leave(items: list[int]) -> list[int]:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit), asyncio.Runner() as runner:
+        runner.run(leave(1))
+
+
+def test_a_loop_that_ends_waits_for_its_thread() -> None:
+    """asyncio.run cancels what still runs, and the function has ended when it returns."""
+    gate = Gate()
+    call = batched(mb_max_latency=1e6)(gate.call)
+    callers: list[asyncio.Future[int]] = []
+
+    async def main() -> None:
+        callers.append(asyncio.ensure_future(call(1)))
+        await until(lambda: gate.running)
+        asyncio.get_running_loop().call_later(0.05, gate.open)
+
+    run(main())
+    assert (gate.lists, gate.running) == ([[1]], 0)
+
+    async def again() -> None:
+        gate.open()
+        assert await call(2) == 2
+
+    run(again())
+    assert len(gate.threads) == 1
+
+
+def test_several_loops_share_the_thread() -> None:
+    """One call at a time, whichever loop has asked for it."""
+    gate = Gate()
+    call = batched(mb_max_latency=1e6)(gate.call)
+    ends: list[int] = []
+
+    def in_a_loop(item: int) -> None:
+        async def main() -> None:
+            ends.append(await call(item))
+
+        asyncio.run(main())
+
+    loops = [threading.Thread(target=in_a_loop, args=(item,)) for item in range(3)]
+    for loop in loops:
+        loop.start()
+    gate.open(3)
+    for loop in loops:
+        loop.join(HANG_S)
+
+    assert sorted(ends) == [0, 1, 2]
+    assert gate.most_running == 1
+    assert len(gate.threads) == 1
+
+
+async def test_what_has_not_begun_in_the_thread_can_be_cancelled() -> None:
+    """A loop whose caller leaves does not wait for the call of another loop."""
+    gate = Gate()
+    call = batched(mb_max_latency=1e6)(gate.call)
+    first = asyncio.ensure_future(call(1))
+    await until(lambda: gate.running)
+
+    def elsewhere() -> None:
+        async def main() -> None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(call(2), 0.05)
+
+        asyncio.run(main())
+
+    await asyncio.to_thread(elsewhere)
+    assert gate.lists == [[1]]
+    gate.open(2)
+    assert await first == 1
+    assert await call(3) == 3
+    assert gate.lists == [[1], [3]]
+
+
+async def test_a_plain_function_that_calls_itself_does_not_wait_for_its_own_end() -> None:
+    """Neither on its loop nor on another."""
+    loop = asyncio.get_running_loop()
+
+    @batched()
+    def on_another_loop(items: list[int]) -> list[int]:
+        return [asyncio.run(on_another_loop(item - 1)) for item in items]
+
+    @batched()
+    def on_its_loop(items: list[int]) -> list[int]:
+        return [asyncio.run_coroutine_threadsafe(on_its_loop(1), loop).result(HANG_S) for _ in items]
+
+    for call in (on_another_loop, on_its_loop):
+        with pytest.raises(RuntimeError, match="calls itself and would wait for its own end"):
+            await call(3)
+
+
+class Item:
+    """An item that a weak reference can point to."""
+
+
+def _fails(items: list[Item]) -> list[Item]:
+    raise ValueError("bad")
+
+
+def _returns_an_error(items: list[Item]) -> list[Any]:
+    return [ValueError("bad") for _ in items]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("function", [_fails, _returns_an_error])
+async def test_a_failed_batch_leaves_nothing_to_the_garbage_collector(
+    function: Callable[[list[Item]], Any], count: int, idempotent: bool
+) -> None:
+    call = batched(idempotent=idempotent)(function)
+    gc.disable()
+    try:
+        items = [Item() for _ in range(count)]
+        kept = [weakref.ref(item) for item in items]
+        callers = [asyncio.ensure_future(call(item)) for item in items]
+        del items
+        await asyncio.wait(callers)
+        assert all(caller.exception() for caller in callers)
+        del callers
+        await until(lambda: [one() for one in kept] == [None] * count)
+    finally:
+        gc.enable()
+
+
+async def test_methods_have_a_thread_for_each_instance() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.gate = Gate()
+
+        @batched(mb_max_latency=1e6)
+        def embed(self, items: list[int], factor: list[int]) -> list[int]:
+            self.gate.call(items)
+            return [item * by for item, by in zip(items, factor, strict=True)]
+
+    models = [Model(), Model()]
+    gates = [model.gate for model in models]
+    callers = [asyncio.ensure_future(model.embed(3, factor=2)) for model in models]  # type: ignore[call-arg]
+    await until(lambda: all(gate.running for gate in gates))
+    for gate in gates:
+        gate.open()
+    assert await asyncio.gather(*callers) == [6, 6]
+
+    [name] = gates[0].threads
+    models.clear()
+    callers.clear()
+    await until(lambda: gc.collect() is not None and name not in _threads())
+
+
+def _threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,1 @@
+"""The dispatcher as a decorator for any asyncio program, without HTTP."""

@@ -1,0 +1,95 @@
+"""What ``@batched`` makes of a function: it is called with one item, and can be a method."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from types import MethodType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from uncork.batched_functions.definition import Definition
+from uncork.batched_functions.loop_queue import Item
+from uncork.batched_functions.queues import BatchedStats, OfInstances, Queues
+from uncork.batched_functions.warm_up import warm_up
+from uncork_workers.wire.schema import DefinitionError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+WARM_UP_S = 30.0
+
+
+class Batched(Generic[P, R]):
+    """A function of lists that is called with one item; concurrent calls share batches.
+
+    As a method, it has queues for each instance, which they do not keep alive.
+    """
+
+    def __init__(
+        self, definition: Definition, *, instance: object = None, queues: Queues | None = None
+    ) -> None:
+        functools.update_wrapper(self, definition.function)
+        if sys.version_info >= (3, 12):
+            inspect.markcoroutinefunction(self)
+        function = definition.function
+        self._definition = definition
+        self._instance = instance
+        self._function = function if instance is None else MethodType(function, instance)
+        self._own = queues
+        if queues is None:
+            self._instances = OfInstances(lambda: Queues(definition, definition.of_method))
+
+    @property
+    def _queues(self) -> Queues:
+        if self._own is None:
+            self._own = Queues(self._definition, self._definition.parameters)
+        return self._own
+
+    def __get__(self, instance: object, owner: type | None = None) -> Batched[P, R]:
+        if instance is None or self._instance is not None:
+            return self
+        return Batched(self._definition, instance=instance, queues=self._instances.of(instance))
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        queues = self._queues
+        if queues.parameters.takes_instance:
+            return await self._of_instance(args)(*args[1:], **kwargs)  # type: ignore[arg-type]
+        item = Item(self._function, queues.parameters.bind(args, kwargs))
+        result: R = await queues.here().call(item)
+        return result
+
+    def _of_instance(self, args: tuple[Any, ...]) -> Batched[P, R]:
+        """Return the method of the instance that is the first argument."""
+        if not args or args[0] is None:
+            name = self._definition.rules.name
+            raise TypeError(f"{name}() is a method and was called without its instance")
+        return self.__get__(args[0])
+
+    def stats(self) -> BatchedStats:
+        """Return what is queued and running, and what has been learned."""
+        return self._queues.stats()
+
+    async def warm_up(self, *, seconds: float = WARM_UP_S) -> None:
+        """Run batches of the example, ``warmup``: the first callers then find a warm model and an estimate.
+
+        Sizes double from 1 up to ``mb_max_batch_size`` and run twice each; a larger size begins only if it is
+        expected to end within ``seconds`` from the start. A size that does not fit into memory ends it, and
+        limits batches. Callers that come meanwhile wait.
+
+        Raises:
+            DefinitionError: without ``warmup``.
+            Exception: of the function.
+        """
+        definition, queues = self._definition, self._queues
+        if definition.warmup is None:
+            raise DefinitionError(
+                f"@batched: {definition.rules.name} has no example to warm up with; set warmup"
+            )
+        item = Item(self._function, queues.parameters.example(definition.warmup))
+        await warm_up(queues.here(), item, cost=definition.cost_of(item.values), seconds=seconds)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # Like a function: by its name.
+        name = self._definition.function.__qualname__
+        return name if self._instance is None else (getattr, (self._instance, name.rpartition(".")[2]))
