@@ -27,11 +27,13 @@ States of a request (:class:`RequestState`)::
     REPEATING    timeout of the batch               TIMED_OUT
     REPEATING    worker_lost, API is idempotent     QUARANTINED
     REPEATING    worker_lost, API is not any more   LOST
+    REPEATING    timeout of another batch           REQUEUED
     QUARANTINED  release, alone in its batch        RETRYING
     QUARANTINED  expiry                             SHED
     RETRYING     batch_done                         ANSWERED
     RETRYING     timeout of the batch               TIMED_OUT
     RETRYING     worker_lost                        LOST
+    RETRYING     timeout of another batch           QUARANTINED
     all these    cancel                             CANCELLED
 
 A running request whose client's time passes has :class:`Expired`: the driver cancels or extends it.
@@ -261,7 +263,7 @@ class Dispatcher:
         """
         self._advance(now)
         lost = self._slots.lose(worker, now=now)
-        self._retry(lost, now)
+        self._retry(lost, now, is_suspect=True)
         self._forget_if_gone(worker)
         return lost
 
@@ -414,14 +416,16 @@ class Dispatcher:
                 batch.entries = []
                 abandoned.append(Abandon(batch, others if batch is overdue[0] else []))
             self._forget_if_gone(overdue[0].worker)
-            self._retry(others, now)
+            self._retry(others, now, is_suspect=False)
         return abandoned
 
-    def _retry(self, batches: Sequence[Batch[Any]], now: float) -> None:
+    def _retry(self, batches: Sequence[Batch[Any]], now: float, *, is_suspect: bool) -> None:
         """Queue the requests of lost batches again; fail the requests that may not run again."""
         for batch in batches:
             idempotent = self._apis[batch.api].rules.idempotent
-            lost = self._queues.retry(batch.number, batch.entries, idempotent=idempotent, now=now)
+            lost = self._queues.retry(
+                batch.number, batch.entries, idempotent=idempotent, now=now, is_suspect=is_suspect
+            )
             batch.entries = []
             self._pending_actions += [Lost(entry.request) for entry in lost]
 

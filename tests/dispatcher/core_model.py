@@ -20,9 +20,9 @@ TRANSITIONS = {
     S.QUEUED: {S.RUNNING, S.SHED, S.CANCELLED},
     S.RUNNING: {S.ANSWERED, S.TIMED_OUT, S.REQUEUED, S.LOST, S.CANCELLED},
     S.REQUEUED: {S.REPEATING, S.SHED, S.CANCELLED},
-    S.REPEATING: {S.ANSWERED, S.TIMED_OUT, S.QUARANTINED, S.LOST, S.CANCELLED},
+    S.REPEATING: {S.ANSWERED, S.TIMED_OUT, S.REQUEUED, S.QUARANTINED, S.LOST, S.CANCELLED},
     S.QUARANTINED: {S.RETRYING, S.SHED, S.CANCELLED},
-    S.RETRYING: {S.ANSWERED, S.TIMED_OUT, S.LOST, S.CANCELLED},
+    S.RETRYING: {S.ANSWERED, S.TIMED_OUT, S.QUARANTINED, S.LOST, S.CANCELLED},
 }
 """The states that may follow each state; the others are final."""
 RUNS = [S.RUNNING, S.REPEATING, S.RETRYING]
@@ -263,12 +263,15 @@ class Model:
         for batch in self.at(worker):
             self._lose(batch)
 
-    def _lose(self, batch: Running) -> None:
+    def _lose(self, batch: Running, *, is_suspect: bool = True) -> None:
+        """Its requests are to run again; the loss counts only if they may be the reason for it."""
         del self.running[batch.start.number]
         repeated: list[Request] = []
         for request in self._of(batch.start):
             if request.state is S.CANCELLED:
                 continue
+            if not is_suspect and request.runs > 1:
+                request.runs -= 1
             if request.runs == 3 or not self.rules[request.api].idempotent:
                 request.move(S.LOST)
                 self.losing.add(request.number)
@@ -316,7 +319,7 @@ class Model:
                     numbers = [other.start.number for other in others]
                     assert sorted(numbers) == sorted(other.number for other in behind)
                     for lost in behind:
-                        self._lose(self.running[lost.number])
+                        self._lose(self.running[lost.number], is_suspect=False)
                 case Shed():
                     request = self.requests[action.request]
                     known = [estimates[request.api], self.estimates.get(request.api)]

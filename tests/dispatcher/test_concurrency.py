@@ -126,6 +126,21 @@ def test_a_batch_past_its_timeout_costs_the_others_their_worker_only() -> None:
     assert [start.requests for start in starts(poll_all(core, 3.1))] == [(2,)]
 
 
+def test_workers_lost_to_other_batches_do_not_count() -> None:
+    """A request is not to blame for them, however many; it runs until it is done."""
+    core = core_with(FETCH, ApiRules(name="long", policy="none", goal_s=1000.0, concurrency=2))
+    [running] = submit(core, "innocent", api="long")
+    for worker in range(1, 6):
+        now = 10.0 * worker
+        [late] = submit(core, worker, now=now)
+        assert poll_all(core, now + 3.0) == [Abandon(late, [running])]
+        core.worker_ready(worker, now=now + 4.0)
+        [running] = starts(poll_all(core, now + 6.0))
+        assert running.requests == ("innocent",)
+    assert done(core, running, now=60.0) == []
+    assert core.is_empty
+
+
 def test_batches_that_are_late_together_are_given_up_together() -> None:
     core = core_with(FETCH)
     first, second = submit(core, 1, 2)

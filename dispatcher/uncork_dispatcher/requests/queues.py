@@ -24,6 +24,18 @@ _RUNS: dict[Retry | None, RequestState] = {
 }
 """The state of requests that are released from a queue, by its ``retry``."""
 
+_AFTER_LOSS = {
+    RequestState.RUNNING: RequestState.REQUEUED,
+    RequestState.REPEATING: RequestState.QUARANTINED,
+}
+"""How requests are queued again whose batch may have killed its worker."""
+_AFTER_NEIGHBOR = {
+    RequestState.RUNNING: RequestState.REQUEUED,
+    RequestState.REPEATING: RequestState.REQUEUED,
+    RequestState.RETRYING: RequestState.QUARANTINED,
+}
+"""The same if another batch is known to have ended the worker."""
+
 # Of requests that arrived at one moment, those that ran first had been first.
 _RANKS: dict[Retry | None, int] = {"batch": 0, None: 1, "alone": 2}
 
@@ -168,19 +180,30 @@ class RequestQueues:
         for retry, bulk in product(_RUNS, (False, True)):
             self._orders.pop((api, retry, bulk), None)
 
-    def retry(self, batch: int, entries: Sequence[Entry], *, idempotent: bool, now: float) -> list[Entry]:
+    def retry(
+        self,
+        batch: int,
+        entries: Sequence[Entry],
+        *,
+        idempotent: bool,
+        now: float,
+        is_suspect: bool = True,
+    ) -> list[Entry]:
         """Queue the requests of a lost batch again; end and return the requests that may not run again.
 
         After the first loss, the requests are queued as one batch, in the order of their arrival. After the
-        second, they are quarantined, behind all requests that are queued now.
+        second, they are quarantined, behind all requests that are queued now. Without ``is_suspect``, another
+        batch has ended the worker, and the loss does not count.
         """
         lost: list[Entry] = []
+        follows = _AFTER_LOSS if is_suspect else _AFTER_NEIGHBOR
         for entry in sorted(entries, key=lambda entry: entry.arrival):
-            if idempotent and entry.state is RequestState.RUNNING:
-                self._requeue(entry, RequestState.REQUEUED, "batch", batch)
-            elif idempotent and entry.state is RequestState.REPEATING:
+            state = follows.get(entry.state) if idempotent else None
+            if state is RequestState.REQUEUED:
+                self._requeue(entry, state, "batch", batch)
+            elif state is RequestState.QUARANTINED:
                 entry.arrival = now
-                self._requeue(entry, RequestState.QUARANTINED, "alone", 0)
+                self._requeue(entry, state, "alone", 0)
             elif entry.state is not RequestState.CANCELLED:
                 lost.append(entry)
         self.end(lost, RequestState.LOST)
