@@ -66,8 +66,8 @@ LAYERS = {
         "simulator",
     ],
     "uncork_gateway": [
-        *("version", "headers", "errors", "auth", "service_log", "telemetry", "interfaces", "versions"),
-        *("protocols", "codecs", "dialects", "connection", "backends", "requests"),
+        *("version", "headers", "errors", "auth", "cors", "service_log", "telemetry", "interfaces"),
+        *("versions", "protocols", "codecs", "dialects", "connection", "backends", "requests"),
         *("settings", "readiness", "repository", "pages", "batching", "grpc", "front_end", "mounted"),
         *("services", "gateway", "proxy"),
     ],

@@ -29,7 +29,7 @@ class FrontEnd:
     Create it inside a running event loop, and call :meth:`mount` before the first connection.
 
     Args:
-        settings: limits, keys, logs and traces.
+        settings: limits, keys, origins, logs and traces.
         resolve: finds the handler of a POST request whose path is not in the table.
 
     Attributes:
@@ -95,9 +95,10 @@ class FrontEnd:
         self.settings = settings
         listener = self.listener
         listener.limits, listener.keys = settings.clients, settings.keys
+        listener.origins = settings.origins
         listener.access_log = AccessLog() if settings.access_log else None
         listener.pool.max_bytes = BodyPool.for_bodies(settings.max_body_bytes).max_bytes
-        # Requests with a known head are accepted without another look at their key.
+        # Requests with a known head are accepted without another look at their key and origin.
         self.routes.forget_heads()
 
     def mount(self, pages: Pages) -> None:
@@ -209,6 +210,7 @@ def _listener(settings: ServerSettings) -> ListenerContext:
         limits=settings.clients,
         pool=BodyPool.for_bodies(settings.max_body_bytes),
         keys=settings.keys,
+        origins=settings.origins,
         access_log=AccessLog() if settings.access_log else None,
         traces=settings.traces,
     )

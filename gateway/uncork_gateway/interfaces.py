@@ -46,6 +46,8 @@ class QueuedRequest(Protocol):
     """True if the connection stays open after the response."""
     request_id: bytes
     """The id in the response's X-Request-Id."""
+    cors: bytes
+    """Header lines of the response, for pages of other origins."""
 
     def start(self) -> None:
         """Allow the request to respond, because all earlier requests on the connection have responses."""

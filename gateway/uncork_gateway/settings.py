@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.cors import AllowedOrigins
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class ServerSettings:
             first in, first out.
         clients: the limits for each client.
         keys: the accepted API keys; None: no key is required.
+        origins: the origins whose pages may call the API; None: only pages of the server's own.
         dashboard: True to serve the dashboard.
         open_repository: True if clients without an API key may load and unload services.
         admin: True if operators have a separate listener, for ``admin_app``.
@@ -41,6 +43,7 @@ class ServerSettings:
     fair_by: bytes | None = None
     clients: ClientLimits = field(default_factory=ClientLimits)
     keys: ApiKeys | None = None
+    origins: AllowedOrigins | None = None
     dashboard: bool = True
     open_repository: bool = False
     admin: bool = False

@@ -16,6 +16,7 @@ from uncork.config.sources import Kind, Source
 from uncork.server.listeners import ListenerOptions
 from uncork.server.serving import Drain
 from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.cors import AllowedOrigins, read_origin
 from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.overrides import Override
 
@@ -152,6 +153,14 @@ class ServerOptions(ListenerOptions):
         show_default="all names",
         callback=readable(read_host_name),
     )
+    cors_origin: list[str] | None = option(
+        None,
+        "Origin whose pages may call the API in browsers, such as https://app.example.com, or * for all; may "
+        "be repeated. Never with credentials.",
+        metavar="ORIGIN",
+        show_default="the server's own",
+        callback=readable(read_origin),
+    )
     drain_delay: float = option(
         0.0,
         "Seconds to keep serving after /readyz turns 503, so that load balancers notice.",
@@ -200,6 +209,7 @@ class ServerOptions(ListenerOptions):
             "max_queue_rows": self.max_queue_rows,
             "max_queue_bytes": self.max_queue_bytes,
             "access_log": self.access_log,
+            "origins": AllowedOrigins(map(read_origin, self.cors_origin)) if self.cors_origin else None,
             "fair_by": None if self.fair_by is None else read_header_name(self.fair_by),
             "clients": ClientLimits(
                 head_timeout_s=self.header_timeout,

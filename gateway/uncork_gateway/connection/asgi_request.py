@@ -34,7 +34,7 @@ class AsgiRequest:
         self, connection: ConnectionOfParts, app: ASGIApp, scope: Scope, *, keep_alive: bool
     ) -> None:
         self.keep_alive = keep_alive
-        self.request_id = b""
+        self.request_id = self.cors = b""
         self._arrived = time.perf_counter()
         self._connection = connection
         self._app = app

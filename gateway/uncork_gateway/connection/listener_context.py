@@ -10,6 +10,7 @@ from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.connection.open_connections import OpenConnections
 from uncork_gateway.connection.turn import Turn
+from uncork_gateway.cors import AllowedOrigins
 from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool
@@ -29,6 +30,7 @@ class ListenerContext:
         limits: the limits for each client.
         pool: the memory of incomplete bodies.
         keys: the accepted API keys, if required; requests without one go to the ASGI app, which rejects them.
+        origins: the origins whose pages may read responses of the fast path, if any besides the server's own.
         access_log: logs every request, if given.
         traces: creates a span per request on the fast path, if given.
         retiring: True if connections close after their pending responses, while new ones are still accepted.
@@ -45,6 +47,7 @@ class ListenerContext:
         limits: ClientLimits | None = None,
         pool: BodyPool,
         keys: ApiKeys | None = None,
+        origins: AllowedOrigins | None = None,
         access_log: AccessLog | None = None,
         traces: Traces | None = None,
         open_connections: OpenConnections | None = None,
@@ -53,6 +56,7 @@ class ListenerContext:
         self.limits = limits or ClientLimits()
         self.pool = pool
         self.keys = keys
+        self.origins = origins
         self.access_log = access_log
         self.traces = traces
         self.retiring = self.closing = False

@@ -188,7 +188,7 @@ class HttpProtocol:
         ):
             (handler, head), parser = self._parsed, self._parser
             request_id = request_id_of(parser.headers)
-            known = Known(handler, head, parser.content_length, parser.target, request_id)
+            known = Known(handler, head, parser.content_length, parser.target, request_id, cors=incoming.cors)
             self._routes.learn(chunk, received, known, parser.headers)
 
     def begin(self, known: Known, body: bytes) -> None:
@@ -197,6 +197,7 @@ class HttpProtocol:
         if self.state is IDLE:
             self._replies.current = request = known.handler.open(self, known.head, keep_alive=True)
             request.request_id = known.request_id or new_request_id()
+            request.cors = known.cors
             request.execute(body)
 
     def _known_begins(self, known: Known, data: bytes) -> None:
@@ -206,6 +207,7 @@ class HttpProtocol:
             return
         request = known.handler.open(self, known.head, keep_alive=True)
         request.request_id = known.request_id or new_request_id()
+        request.cors = known.cors
         self.begun += 1
         self.state = BODY
         self._parsed, self._incoming = None, request
@@ -241,6 +243,9 @@ class HttpProtocol:
             head = handler.read_head(parser.headers, parser.target)
             self._parsed = handler, head
             self._incoming = handler.open(self, head, keep_alive=parser.keep_alive)
+            origins = self._listener.origins
+            if origins is not None:
+                self._incoming.cors = origins.lines(parser.headers)
         else:
             self._parsed = None
             scope = request_scope(self._scope, parser)
@@ -301,7 +306,7 @@ class HttpProtocol:
         if self._listener.retiring and not self._replies.queued and not self._unparsed.data:
             request.keep_alive = False
         start = self._listener.reply_start(status, self._server_state.default_headers)
-        head = b"%b%bx-request-id: %b\r\n" % (start, head, request.request_id)
+        head = b"%b%b%bx-request-id: %b\r\n" % (start, head, request.cors, request.request_id)
         if not request.keep_alive:
             return head + b"connection: close\r\n"
         return head + b"connection: keep-alive\r\n" if self._says_keep_alive else head

@@ -15,6 +15,7 @@ class Refusal:
     error: GatewayError
     request_id: bytes
     keep_alive: bool = False
+    cors: bytes = b""
 
     def start(self) -> None:
         access_log = self.connection.access_log

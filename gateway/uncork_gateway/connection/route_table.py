@@ -20,6 +20,7 @@ class Known(NamedTuple):
         length: bytes of the body.
         target: path and query.
         request_id: the id that the request came with; empty if it has none.
+        cors: header lines of the response, for pages of other origins.
         others: the headers other than ids, if ``head`` depends on ids; else None.
     """
 
@@ -28,6 +29,7 @@ class Known(NamedTuple):
     length: int
     target: bytes
     request_id: bytes = b""
+    cors: bytes = b""
     others: Sequence[Header] | None = None
 
 
@@ -70,10 +72,10 @@ class RouteTable:
         known = self.known.get(key) if ids else None
         if known is None:
             return None
-        handler, read, length, target, request_id, others = known
+        handler, read, length, target, request_id, cors, others = known
         if others is not None:
             read = handler.read_head([*others, *ids], target)
-        return Known(handler, read, length, target, request_id or request_id_of(ids))
+        return Known(handler, read, length, target, request_id or request_id_of(ids), cors)
 
     def learn(self, chunk: bytes, received: int, known: Known, headers: Sequence[Header]) -> None:
         """Remember ``chunk`` as a head if it holds exactly one head, not very long, and part of the body.

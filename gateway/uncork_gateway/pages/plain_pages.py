@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from uncork_gateway.auth import AcceptedKeys, ApiKeys, RefuseOtherSites, RequireKey, WriteError
+from uncork_gateway.cors import AllowedOrigins, AllowOrigins
 from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
@@ -91,15 +92,21 @@ class Pages:
             admin = _app(routes, self._admin_error)
             self.admin_app = RefuseOtherSites(admin, self._allowed_hosts, error)
             self._admin_methods = methods_of(admin.routes)
-            free, operating = [*health, *free], []
+            free, operating, pages = [*health, *free], [], []
         else:
             free = [*health, *pages, *free]
         app = _app([*free, *operating, *for_clients], on_http_error or self._http_error)
         self.routes: Sequence[BaseRoute] = app.routes
-        self.app = RequireKey(app, self._keys, error, free=free)
+        # A page of another origin could read what operators see through the browser of one.
+        self.app = AllowOrigins(
+            RequireKey(app, self._keys, error, free=free), self._origins, closed=[*operating, *pages]
+        )
 
     def _allowed_hosts(self) -> frozenset[str]:
         return self._front.settings.clients.allowed_hosts
+
+    def _origins(self) -> AllowedOrigins | None:
+        return self._front.settings.origins
 
     def _keys(self) -> ApiKeys | None:
         return self._front.settings.keys

@@ -11,6 +11,7 @@ from uncork_dispatcher import RequestResult
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, with_trace
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
+from uncork_gateway.cors import without_cors
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import JSON_LENGTH, Header, header_lines, with_request_id
@@ -119,7 +120,7 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
     def _finish(self, answer: RequestResult[CallResult]) -> None:
         batch, result = answer.batch, answer.result
         if isinstance(result, ServerResponse):
-            status, headers, body = result.status, result.headers, result.body
+            status, headers, body = result.status, self._without_cors(result.headers), result.body
             check_status(status)
         else:
             assert self._parts is not None
@@ -135,6 +136,10 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
             self._route.merging.models.add(self._route.model)
         super()._reply(status, head, body, is_refusal=is_refusal)
 
+    def _without_cors(self, headers: tuple[Header, ...]) -> tuple[Header, ...]:
+        """Return a server's headers, without its own allowed origins if the proxy adds its."""
+        return tuple(without_cors(headers)) if self.cors else headers
+
     async def _relay(self, body: bytes) -> None:
         try:
             headers = with_request_id(self._sorted.whole, self.request_id)
@@ -142,6 +147,6 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
                 headers = with_trace(headers, self._span.headers())
             relayed = await self._route.relay(self._route.target, headers, body)
             if not self._is_answered:
-                self._reply(relayed.status, header_lines(relayed.headers), relayed.body)
+                self._reply(relayed.status, header_lines(self._without_cors(relayed.headers)), relayed.body)
         except Exception as error:
             self.failed(error)

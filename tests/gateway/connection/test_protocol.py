@@ -60,7 +60,7 @@ class EchoRequest:
         self, echo: Echo, connection: interfaces.Connection, head: bytes, *, keep_alive: bool
     ) -> None:
         self.keep_alive = keep_alive
-        self.request_id = b""
+        self.request_id = self.cors = b""
         self._has_left = False
         self._echo = echo
         self._connection = connection

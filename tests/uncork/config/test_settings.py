@@ -32,6 +32,7 @@ SAMPLES: dict[str, Any] = {
     "on": "ray://head:10001",
     "worker_address": "gateway:7000",
     "fair_by": "X-Tenant",
+    "cors_origin": ["https://a.example", "https://b.example"],
     "python": sys.executable,
     "environment": ["A=1", "B="],
 }

@@ -28,6 +28,7 @@ EFFECTS: Mapping[str, Effect] = {
             "max_connections",
             "max_header_fields",
             "allowed_hosts",
+            "cors_origin",
             "drain_delay",
             "drain_timeout",
             "log_level",
