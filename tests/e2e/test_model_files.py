@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import joblib
+import lightgbm
 import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
+from sklearn.tree import DecisionTreeClassifier
 
 from tests.e2e.server import HTTP, Server, eventually, run_uncork, running, serving
 from tests.loops import HANG_S
@@ -116,6 +119,36 @@ def test_several_model_files_have_the_names_of_their_files(tmp_path: Path) -> No
         replies = [HTTP.post(f"{server.base}/{name}/predict", json=[1]) for name in ("one", "other")]
 
     assert [reply.json() for reply in replies] == [{"y": [2]}] * 2
+
+
+def test_a_pickle_is_served_only_if_it_is_trusted(tmp_path: Path) -> None:
+    file = str(tmp_path / "tree.joblib")
+    joblib.dump(DecisionTreeClassifier().fit([[0.0], [1.0]], ["no", "yes"]), file)
+
+    ended = run_uncork("serve", file, "--port", "0")
+    settings = run_uncork("config", "serve", file, "--trust-pickle")
+    with serving(file, "--trust-pickle") as server:
+        predicted = HTTP.post(f"{server.base}/predict", json=[[0], [1]]).json()
+        probabilities = HTTP.post(f"{server.base}/predict_proba", json=[1]).json()
+
+    assert ended.returncode == 2
+    assert "this is a pickle, which can run any code when it is loaded; give --trust-pickle" in ended.stderr
+    assert settings.returncode == 0, settings.stderr
+    assert predicted == ["no", "yes"]
+    assert probabilities == [0, 1]
+
+
+def test_a_booster_is_served_to_clients_of_tensors(tmp_path: Path) -> None:
+    data = lightgbm.Dataset(np.array([[0.0, 1.0], [1.0, 0.0]] * 20), [0, 1] * 20)
+    lightgbm.train({"verbosity": -1, "num_threads": 1}, data, 3).save_model(tmp_path / "model.txt")
+    values = np.array([[0, 1], [1, 0]], np.float64)
+    with (
+        serving(str(tmp_path / "model.txt")) as server,
+        triton.InferenceServerClient(server.base.removeprefix("http://")) as client,
+    ):
+        found = client.infer("model", [tensors(triton, values, datatype="FP64")]).as_numpy("output-0")
+
+    assert found[0] < 0.5 < found[1]
 
 
 def test_a_wrong_file_ends_the_server_with_the_reason(tmp_path: Path) -> None:

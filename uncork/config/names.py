@@ -25,6 +25,7 @@ OF_SERVICES = (
     "gpus",
     "warmup_seconds",
     "python",
+    "trust_pickle",
     "environment",
     "own_routes",
     "weight",

@@ -179,6 +179,11 @@ class ServeOptions(WorkerPortOptions):
         show_default="the server's",
         callback=readable(read_python),
     )
+    trust_pickle: bool = option(
+        False,
+        "Load model files that can run any code when they are loaded: joblib, pickle and PyTorch's.",
+        "--trust-pickle",
+    )
     environment: list[str] | None = option(
         None,
         "Environment variable for the workers; may be repeated.",
@@ -291,7 +296,8 @@ class ServeOptions(WorkerPortOptions):
         log = ["--log-level", self.log_level, "--log-format", self.log_format]
         limit = self.worker_memory_limit
         memory = [] if limit is None else ["--memory-limit", str(read_size(limit))]
-        return [*log, *warmup, *memory, "--overrides", overrides]
+        trust = ["--trust-pickle"] if self.trust_pickle else []
+        return [*log, *warmup, *memory, *trust, "--overrides", overrides]
 
     @property
     def recycling(self) -> RecyclingLimits:

@@ -79,8 +79,8 @@ REFUSED = {
     "plain.py": f"'plain.py' {FORM}",
     "echo.py": f"'echo.py' {FORM}; write echo.py:Echo",
     "echo.py:Echo:echo": "'echo.py:Echo:echo' names more than a service; write echo.py:Echo",
-    "model.pt": f"'model.pt' {FORM}; the names of model files end in .onnx; for others, write a Python file "
-    "with a class of uncork.Service whose setup() loads model.pt",
+    "model.pt": f"'model.pt' {FORM}; the names of model files end in .onnx, .joblib, .pkl, .json, .ubj, .txt"
+    "; for others, write a Python file with a class of uncork.Service whose setup() loads model.pt",
     "missing.py:Echo": "file missing.py does not exist",
     "its_a_folder.py:Echo": "file its_a_folder.py does not exist",
     "sub/servise.py:Echo": "file sub/servise.py does not exist; did you mean sub/service.py?",

@@ -69,7 +69,10 @@ def settings_of_apis(services: Mapping[str, ServeOptions]) -> dict[str, dict[str
         require_python(options)
         try:
             described = inspect_service(
-                options.service, python=options.interpreter, environment=options.variables
+                options.service,
+                trust_pickle=options.trust_pickle,
+                python=options.interpreter,
+                environment=options.variables,
             )
             known_as = name or described.name.lower()
             service = in_force(known_as, described, options.overrides, own_routes=options.own_routes)

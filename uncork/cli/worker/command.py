@@ -49,6 +49,10 @@ def worker(
     token_file: Annotated[
         Path, typer.Option(metavar="FILE", help="File with the secret of the gateway's --worker-token-file.")
     ],
+    trust_pickle: Annotated[
+        bool,
+        typer.Option("--trust-pickle", help="Load model files that can run any code when they are loaded."),
+    ] = False,
     tls: Annotated[
         bool, typer.Option("--tls", help="Use TLS; trust the certificate authorities of the system.")
     ] = False,
@@ -122,7 +126,7 @@ def worker(
     outlive_readers()
     log_to_stderr(log_level, "worker", log_format=log_format.value)
     try:
-        with closing(HostedService(target)) as hosted:
+        with closing(HostedService(target, trust_pickle=trust_pickle)) as hosted:
             memory = MemoryLimit(None if max_memory is None else read_size(max_memory))
             name = node or socket.gethostname()
             RemoteWorker(hosted, dialer, node=name, ready_file=ready, memory=memory).run()

@@ -46,6 +46,7 @@ EFFECTS: Mapping[str, Effect] = {
             "target",
             "gpus",
             "python",
+            "trust_pickle",
             "environment",
             "worker_memory_limit",
             "worker_cpus",

@@ -1,7 +1,7 @@
 """Describe the service of a target in a separate process, as importing user code may do anything.
 
-``python -m uncork_workers.definition.inspect_service TARGET FILE`` writes the description, or a text that
-says why there is none, to the file.
+``python -m uncork_workers.definition.inspect_service TARGET FILE [--trust-pickle]`` writes the description,
+or a text that says why there is none, to the file.
 """
 
 import os
@@ -22,12 +22,16 @@ _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 def inspect_service(
-    target: str, *, python: str = sys.executable, environment: Mapping[str, str] = _NO_VARIABLES
+    target: str,
+    *,
+    trust_pickle: bool = False,
+    python: str = sys.executable,
+    environment: Mapping[str, str] = _NO_VARIABLES,
 ) -> ServiceDescription:
     """Import the service of a target in a separate process, without setting it up, and describe it.
 
     Args:
-        target: as for ``uncork serve``.
+        target: as for ``uncork serve``, as is ``trust_pickle``.
         python: the interpreter of the process.
         environment: the variables that it has in addition to those of this process.
 
@@ -37,6 +41,7 @@ def inspect_service(
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         file = Path(folder) / "found"
         command = [python, "-m", "uncork_workers.definition.inspect_service", target, str(file)]
+        command += ["--trust-pickle"] if trust_pickle else []
         process = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -52,10 +57,10 @@ def inspect_service(
     return found
 
 
-def main(target: str, file: str) -> None:
+def main(target: str, file: str, *flags: str) -> None:
     found: ServiceDescription | str
     try:
-        found = describe_service(load_service(target))
+        found = describe_service(load_service(target, trust_pickle="--trust-pickle" in flags))
     except TargetError as error:
         found = str(error)
     Path(file).write_bytes(msgspec.json.encode(found))

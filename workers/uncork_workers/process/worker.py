@@ -96,6 +96,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--overrides", default="[]", type=overrides.decode, help="overrides of @api arguments, as JSON"
     )
+    parser.add_argument("--trust-pickle", action="store_true", help="load model files that can run any code")
     parser.add_argument("--memory-limit", type=int, help="most bytes of data of this process")
     parser.add_argument("--node", default="", help="name of this machine, unless it is the gateway's")
     parser.add_argument("--parent", type=int, help="PID of the process to exit with")
@@ -131,7 +132,7 @@ def _connect(options: argparse.Namespace) -> socket.socket:
 def _serve(options: argparse.Namespace, gateway: GatewayConnection) -> int:
     index = options.index
     try:
-        hosted = HostedService(options.target)
+        hosted = HostedService(options.target, trust_pickle=options.trust_pickle)
     except TargetError as error:
         gateway.send(failed(index, "load", str(error), error.__cause__))
         return EXIT_LOAD

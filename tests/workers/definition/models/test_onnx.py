@@ -10,42 +10,16 @@ import numpy as np
 import pytest
 
 from tests.model_files import onnx, save_doubling, save_onnx, save_scaling
-from tests.workers.run_batch import batch_of
-from uncork_workers.definition.loading import TargetError, load_service, service_files
-from uncork_workers.definition.service import ApiDefinition, Service, find_apis
-from uncork_workers.process.batches.execution import Executor
-
-
-def served(target: str) -> tuple[Service, ApiDefinition]:
-    service = load_service(target)
-    [api] = find_apis(service)
-    made = service()
-    made.setup()
-    return made, api
-
-
-def run(target: str, *rows: object, **fields: Any) -> list[Any]:
-    """Run requests of one row each in one batch; return their results, or the texts of their errors."""
-    made, api = served(target)
-    bodies = [msgspec.json.encode(row) for row in rows]
-    reply, results = Executor(made).run(batch_of(api.name, *bodies, **fields), bodies)
-    texts = [*map(bytes, results)]
-    return [
-        msgspec.json.decode(text) if status == 200 else reply.reasons.get(at, text.decode())
-        for at, (text, status) in enumerate(zip(texts, reply.statuses, strict=True))
-    ]
-
-
-def refusal(target: str) -> str:
-    with pytest.raises(TargetError) as caught:
-        load_service(target)
-    return str(caught.value)
+from tests.workers.definition.models.serving import refusal, run, served
+from uncork_workers.definition.loading import service_files
+from uncork_workers.definition.models.tensors import by_shape
 
 
 def test_a_single_input_becomes_an_array_of_its_type_and_shape(project: Path) -> None:
     save_doubling("my-doubling_2.onnx", ["batch", 3])
 
-    service, api = served("my-doubling_2.onnx")
+    service, apis = served("my-doubling_2.onnx")
+    api = apis["predict"]
 
     assert type(service).__name__ == "MyDoubling2"
     assert api.description.input == {"kind": "ndarray", "dtype": "float32", "shape": [3], "name": "x"}
@@ -89,8 +63,18 @@ def test_a_wrong_row_fails_alone(project: Path, row: object, says: str) -> None:
     first, wrong, last = run("scaling.onnx", good, row, good)
 
     assert first == last == {"scaled": [2, 4], "same": "a"}
-    text = wrong if isinstance(wrong, str) else "".join(map(str, wrong))
-    assert text.startswith(says)
+    assert wrong.startswith(says)
+
+
+def test_rows_of_one_shape_share_a_call() -> None:
+    rows = [{"x": np.full(length, length)} for length in (2, 3, 2)]
+
+    groups = by_shape(rows)
+
+    assert [(places, feed["x"].tolist()) for places, feed in groups] == [
+        ([0, 2], [[2, 2], [2, 2]]),
+        ([1], [[3, 3, 3]]),
+    ]
 
 
 def test_a_fixed_batch_axis_is_the_only_size_of_calls(
@@ -99,9 +83,9 @@ def test_a_fixed_batch_axis_is_the_only_size_of_calls(
     save_doubling("fixed.onnx", [4, 2])
 
     with caplog.at_level(logging.WARNING, "uncork.worker"):
-        _, api = served("fixed.onnx")
+        _, apis = served("fixed.onnx")
 
-    assert api.description.settings.allowed_batch_sizes == (4,)
+    assert apis["predict"].description.settings.allowed_batch_sizes == (4,)
     assert "takes exactly 4 rows in each call; export it with a named first axis" in caplog.text
     assert run("fixed.onnx", [1, 2], allowed_batch_sizes=(4,)) == [{"y": [2, 4]}]
 
@@ -109,9 +93,9 @@ def test_a_fixed_batch_axis_is_the_only_size_of_calls(
 def test_open_lengths_have_no_example(project: Path) -> None:
     save_scaling("scaling.onnx")
 
-    _, api = served("scaling.onnx")
+    _, apis = served("scaling.onnx")
 
-    assert api.sample is None
+    assert apis["predict"].sample is None
 
 
 @pytest.mark.parametrize(
@@ -214,6 +198,4 @@ def test_an_old_onnx_runtime_is_rejected(project: Path, monkeypatch: pytest.Monk
     save_doubling("doubling.onnx", ["n", 3])
     monkeypatch.setattr("onnxruntime.__version__", "1.23.2")
 
-    assert "require ONNX Runtime 1.24 or newer, got 1.23.2; run pip install 'onnxruntime" in refusal(
-        "doubling.onnx"
-    )
+    assert "require onnxruntime 1.24 or newer, got 1.23.2; install it" in refusal("doubling.onnx")

@@ -1,6 +1,5 @@
 """Make a service class from a model file."""
 
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -8,10 +7,17 @@ from uncork_workers.definition.models.targets import class_name
 from uncork_workers.definition.service import Service
 from uncork_workers.wire.schema import DefinitionError
 
-_MODULES = {
-    ".onnx": "onnx",
+_MAKERS = {
+    ".onnx": ("onnx", "service"),
+    ".joblib": ("scikit_learn", "service"),
+    ".pkl": ("scikit_learn", "service"),
+    ".json": ("boosters", "xgboost_service"),
+    ".ubj": ("boosters", "xgboost_service"),
+    ".txt": ("boosters", "lightgbm_service"),
 }
-"""The module of each kind; its function ``service`` returns the class that serves a file."""
+"""For each kind the module and its function that returns the class that serves a file."""
+
+_PICKLES = (".joblib", ".pkl")
 
 
 def service_of_model(target: str, *, trust_pickle: bool = False) -> type[Service]:
@@ -22,9 +28,13 @@ def service_of_model(target: str, *, trust_pickle: bool = False) -> type[Service
     """
     path = Path(target)
     _check_file(path)
-    module = import_module(f"uncork_workers.definition.models.{_MODULES[path.suffix]}")
-    make: Callable[[Path], type[Service]] = module.service
-    service = make(path)
+    if path.suffix in _PICKLES and not trust_pickle:
+        raise DefinitionError(
+            "this is a pickle, which can run any code when it is loaded; give --trust-pickle if you trust "
+            "its author, or export the model as ONNX"
+        )
+    module, function = _MAKERS[path.suffix]
+    service: type[Service] = getattr(import_module(f"{__package__}.{module}"), function)(path)
     service.__name__ = service.__qualname__ = class_name(target)
     return service
 

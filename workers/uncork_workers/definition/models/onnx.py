@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uncork_workers.definition.adapters.base import Adapter
+from uncork_workers.definition.models.libraries import library, load
 from uncork_workers.definition.models.tensors import TEXT, NamedArray, NamedTensors, Row, Shape, by_shape
 from uncork_workers.definition.service import Service, api
-from uncork_workers.extras import install_command
 from uncork_workers.wire.schema import DefinitionError
 
 log = logging.getLogger("uncork.worker")
@@ -104,16 +104,13 @@ def open_session(path: Path) -> Any:
     Raises:
         DefinitionError: if ONNX Runtime is missing or too old, or cannot load the model.
     """
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise DefinitionError(f"ONNX models require ONNX Runtime; run {install_command('models')}") from error
+    onnxruntime = library("onnxruntime")
     version = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
     if version < _LEAST_VERSION:
         least = ".".join(map(str, _LEAST_VERSION))
         raise DefinitionError(
-            f"ONNX models require ONNX Runtime {least} or newer, got {onnxruntime.__version__}; run "
-            f"{install_command('models')}"
+            f"ONNX models require onnxruntime {least} or newer, got {onnxruntime.__version__}; install it "
+            "for the Python that runs the workers"
         )
     options = onnxruntime.SessionOptions()
     # Uncork sets OMP_NUM_THREADS to the worker's share of the cores; ONNX Runtime does not read it.
@@ -122,10 +119,7 @@ def open_session(path: Path) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     available = onnxruntime.get_available_providers()
     providers = [provider for provider in _PROVIDERS if provider in available]
-    try:
-        return onnxruntime.InferenceSession(path, options, providers=providers)
-    except Exception as error:  # ONNX Runtime has a class for each kind of failure, without a common base
-        raise DefinitionError(f"ONNX Runtime cannot load it: {error}; export the model again") from error
+    return load("ONNX Runtime", lambda: onnxruntime.InferenceSession(path, options, providers=providers))
 
 
 def signature_of(session: Any) -> Signature:

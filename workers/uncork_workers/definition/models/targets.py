@@ -4,9 +4,14 @@ import re
 from pathlib import Path
 
 KINDS = {
-    ".onnx": "ONNX",
+    ".onnx": "an ONNX model",
+    ".joblib": "an estimator of scikit-learn",
+    ".pkl": "an estimator of scikit-learn",
+    ".json": "an XGBoost model",
+    ".ubj": "an XGBoost model",
+    ".txt": "a LightGBM model",
 }
-"""The kinds of model files, by the end of their names."""
+"""What model files contain, by the end of their names."""
 
 
 def is_model(target: str) -> bool:

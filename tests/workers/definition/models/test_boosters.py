@@ -1,0 +1,119 @@
+"""Models of XGBoost and LightGBM as services."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.workers.definition.models.serving import refusal, run, served
+
+xgboost: Any = import_module("xgboost")
+
+CHANCE = np.random.default_rng(0)
+NUMBERS = CHANCE.random((200, 3))
+TARGETS = NUMBERS[:, 0] > 0.5
+SILENT = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 2, "min_data_per_group": 1}
+ROWS = [[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]]
+
+
+def boosted(data: Any, **settings: Any) -> Any:
+    return xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(data, TARGETS), 3)
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.ubj"])
+def test_an_xgboost_model_is_served(project: Path, name: str) -> None:
+    booster = boosted(NUMBERS)
+    booster.save_model(name)
+
+    _, apis = served(name)
+
+    assert apis["predict"].description.input == {"kind": "ndarray", "dtype": "float64", "shape": [3]}
+    assert run(name, *ROWS) == pytest.approx(booster.inplace_predict(np.array(ROWS)).tolist())
+
+
+def test_an_xgboost_model_with_names_takes_a_table(project: Path) -> None:
+    booster = boosted(pd.DataFrame(NUMBERS, columns=["a", "b", "c"]))
+    booster.save_model("model.json")
+
+    found = run("model.json", {"c": 0.3, "a": 0.1, "b": 0.2}, {"a": 0.9, "b": None, "c": 0.7})
+
+    expected = booster.inplace_predict(
+        np.array([[0.1, 0.2, 0.3], [0.9, np.nan, 0.7]]), validate_features=False
+    )
+    assert found == pytest.approx(expected.tolist())
+
+
+def test_categories_of_xgboost_are_rejected(project: Path) -> None:
+    table = pd.DataFrame({"a": pd.Categorical(["x", "y"] * 100), "b": NUMBERS[:, 0]})
+    data = xgboost.DMatrix(table, TARGETS, enable_categorical=True)
+    xgboost.train({"objective": "binary:logistic", "nthread": 1}, data, 2).save_model("model.json")
+
+    assert refusal("model.json").startswith("model.json: it has categorical features, whose codes")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("model.json", b'{"a": 1}', "Object missing required field `learner`"),
+        ("model.json", b"[1, 2]", "Expected `object`, got `array`"),
+        ("model.json", b"<html>", "JSON is malformed"),
+        ("model.json", b"[" * 100_000, "this is no XGBoost model"),
+        ("model.json", b'{"learner": {}}', "XGBoost cannot load it: "),
+        ("model.ubj", b'{"a": 1}', "this is no XGBoost model in UBJSON"),
+        ("model.ubj", b"{L\0\0\0\0\0\0\0\7learner{", "XGBoost cannot load it: "),
+        (
+            "model.txt",
+            b"hello\n",
+            "this is no LightGBM model, whose first line is 'tree'; this one begins with b'hello'",
+        ),
+        ("model.txt", b"tree\nand nothing", "LightGBM cannot load it: "),
+    ],
+)
+def test_other_files_are_rejected(project: Path, name: str, content: bytes, says: str) -> None:
+    Path(name).write_bytes(content)
+
+    assert says in refusal(name)
+
+
+def test_a_lightgbm_model_is_served(project: Path) -> None:
+    booster = lightgbm.train(SILENT, lightgbm.Dataset(NUMBERS, TARGETS), 3)
+    booster.save_model("model.txt")
+
+    _, apis = served("model.txt")
+
+    assert apis["predict"].description.input == {"kind": "ndarray", "dtype": "float64", "shape": [3]}
+    assert run("model.txt", *ROWS) == pytest.approx(np.asarray(booster.predict(np.array(ROWS))).tolist())
+
+
+@pytest.mark.parametrize("categories", [["x", "y"], [1, 2]])
+def test_categories_of_lightgbm_are_those_of_the_training(project: Path, categories: list[Any]) -> None:
+    table = pd.DataFrame(
+        {"number": NUMBERS[:, 1], "kind": pd.Categorical([categories[one] for one in TARGETS * 1])}
+    )
+    booster = lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 3)
+    booster.save_model("model.txt")
+
+    _, apis = served("model.txt")
+    rows = [{"number": 0.5, "kind": one} for one in (*categories[::-1], categories[0])]
+    found = run("model.txt", *rows)
+
+    expected = np.asarray(booster.predict(table.loc[[TARGETS.argmax(), TARGETS.argmin()]])).tolist()
+    assert found == pytest.approx([*expected, expected[1]])
+    assert expected[0] != expected[1]
+    assert apis["predict"].sample is not None
+    [alone] = run("model.txt", rows[0])
+    assert alone == found[0]
+
+
+def test_categories_that_the_file_lacks_are_rejected(project: Path) -> None:
+    table = pd.DataFrame({"code": TARGETS * 1, "kind": pd.Categorical(["x", "y"] * 100)})
+    data = lightgbm.Dataset(table, TARGETS, categorical_feature=["code", "kind"])
+    lightgbm.train(SILENT, data, 3).save_model("model.txt")
+
+    assert refusal("model.txt").startswith(
+        "model.txt: 2 of its features are categorical, but the file has the categories of 1; "
+    )

@@ -1,0 +1,85 @@
+"""scikit-learn's estimators and pipelines, saved with joblib or pickle."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from uncork_workers.definition.adapters.base import Adapter
+from uncork_workers.definition.adapters.dataframe import DataFrame
+from uncork_workers.definition.adapters.ndarray import NdArray
+from uncork_workers.definition.adapters.text import Text
+from uncork_workers.definition.models.libraries import library, load
+from uncork_workers.definition.service import Service, api
+from uncork_workers.wire.schema import DefinitionError
+
+_SHOWN_CLASSES = 20
+
+
+def service(path: Path) -> type[Service]:
+    """Load an estimator and return the class that serves it; loading runs whatever code the file names."""
+    joblib = library("joblib")
+    model = load("joblib", lambda: joblib.load(path))
+    if not callable(getattr(model, "predict", None)):
+        raise DefinitionError(
+            f"it holds a {type(model).__name__}, which has no predict; save a fitted estimator or pipeline"
+        )
+    adapter, example = _input_of(model)
+
+    class Model(Service):
+        def setup(self) -> None:
+            if hasattr(model, "get_params"):  # the workers share the cores
+                model.set_params(
+                    **{name: 1 for name in model.get_params() if name.rpartition("__")[2] == "n_jobs"}
+                )
+
+        @api(input=adapter, warmup=example)
+        def predict(self, rows: Any) -> Any:
+            """Return the prediction for each row."""
+            return _by_row(model.predict(rows))
+
+    Model.__doc__ = f"The {type(model).__name__} of {path.name}."
+    # hasattr() asks the estimator, whose settings may rule probabilities out.
+    return _with_probabilities(Model, model, adapter, example) if hasattr(model, "predict_proba") else Model
+
+
+def _with_probabilities(base: type[Service], model: Any, adapter: Adapter, example: Any) -> type[Service]:
+    def predict_proba(self: Service, rows: Any) -> Any:
+        return _by_row(model.predict_proba(rows))
+
+    predict_proba.__doc__ = f"Return the probability of each class{_classes_of(model)}."
+    decorate: Callable[[Any], Any] = api(input=adapter, warmup=example)
+    return type(base.__name__, (base,), {"predict_proba": decorate(predict_proba), "__doc__": base.__doc__})
+
+
+def _classes_of(model: Any) -> str:
+    classes = getattr(model, "classes_", None)
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(classes) > _SHOWN_CLASSES:
+        return ""
+    return f", in this order: {', '.join(map(str, classes.tolist()))}"
+
+
+def _input_of(model: Any) -> tuple[Adapter, Any]:
+    """Return the adapter for what the estimator was fitted on, and an example row if there is a safe one.
+
+    Raises:
+        DefinitionError: if the estimator does not say.
+    """
+    names, count = (getattr(model, name, None) for name in ("feature_names_in_", "n_features_in_"))
+    if names is not None:
+        return DataFrame(columns=[str(name) for name in names]), None
+    if count is not None:
+        return NdArray(dtype="float64", shape=(int(count),)), [0.0] * int(count)
+    steps = getattr(model, "steps", None)
+    if steps and hasattr(steps[0][1], "build_analyzer"):  # a vectorizer of texts
+        return Text(), "some text"
+    raise DefinitionError(
+        f"the {type(model).__name__} has neither feature_names_in_ nor n_features_in_, and does not begin "
+        "with a vectorizer of texts; fit it before it is saved, or write a service class"
+    )
+
+
+def _by_row(results: Any) -> Any:
+    """Return results with the rows first; estimators of several outputs return a list of arrays by output."""
+    return list(zip(*results, strict=True)) if isinstance(results, list) else results
