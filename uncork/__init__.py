@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "BatchTimedOut",
+    "Batched",
+    "BatchedCollector",
+    "BatchedStats",
     "Context",
     "DefinitionError",
     "DispatchError",
@@ -34,7 +37,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from uncork.batched_functions.collector import BatchedCollector
     from uncork.batched_functions.decorator import batched
+    from uncork.batched_functions.function import Batched
+    from uncork.batched_functions.queues import BatchedStats
     from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount
     from uncork_workers.definition.service import Service, api
     from uncork_workers.process.context import Context, context
@@ -43,6 +49,9 @@ if TYPE_CHECKING:
 else:
     # The command line imports this package first, and handles signals only after that.
     _MODULES = {
+        "Batched": "uncork.batched_functions.function",
+        "BatchedCollector": "uncork.batched_functions.collector",
+        "BatchedStats": "uncork.batched_functions.queues",
         "Context": "uncork_workers.process.context",
         "DefinitionError": "uncork_workers.wire.schema",
         "Service": "uncork_workers.definition.service",

@@ -149,7 +149,7 @@ def tallies() -> Mapping[str, Tally]:
 
 def _close(number: int, loops: Loops) -> None:
     """Close queues whose function has gone; the thread may be any."""
-    del _live[number]
+    _live.pop(number, None)
     for loop, queue in list(loops.items()):
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(queue.close)
