@@ -241,6 +241,31 @@ def test_a_thread_runs_one_batch_after_the_other(caplog: pytest.LogCaptureFixtur
     assert len({record.threadName for record in caplog.records}) == 1
 
 
+def test_batches_wait_if_the_system_allows_no_more_threads(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with a limit of memory, of which each thread takes some megabytes for its stack."""
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name == "uncork batch 2":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    service = upstream()
+    with serving(service) as gateway:
+        for number in (1, 2):
+            gateway.send(number, "wait")
+            assert service.started.acquire(timeout=HANG_S)
+        for number in (3, 4):
+            gateway.send(number, "waits for a thread")
+        gateway.send(5, "x", api="other")
+        assert sorted(gateway.reply()[:2] for _ in range(5)) == [(number, [200]) for number in range(1, 6)]
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("the worker runs at most 2 batches at once: can't start new thread; ")
+
+
 def test_streams_run_at_once() -> None:
     with serving(upstream()) as gateway:
         gateway.send(1, "a", api="stream")

@@ -4,6 +4,8 @@ A thread reads batches. Each batch of an API with ``concurrency`` runs in a thre
 event loop. The main thread runs the other batches, one at a time.
 """
 
+import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +17,8 @@ from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import Batch, Reply
+
+log = logging.getLogger("uncork.worker")
 
 Turns = SimpleQueue[tuple[Batch, list[bytes]] | None]
 """Batches to run; None ends the thread that gets it."""
@@ -40,6 +44,7 @@ class ConcurrentBatches:
         self._beside: Turns = SimpleQueue()
         """For the other threads, which are daemons: a batch that hangs must not keep the process alive."""
         self._threads: list[threading.Thread] = []
+        self._most_threads = math.inf
         self._idle = threading.Semaphore(0)
         """Counts the threads that wait for a batch."""
         self._errors: list[BaseException] = []
@@ -76,13 +81,26 @@ class ConcurrentBatches:
                 self._beside.put(None)
 
     def _ensure_thread(self) -> None:
-        """Start a thread unless an idle one gets the batch."""
-        if not self._idle.acquire(blocking=False):
-            name = f"uncork batch {len(self._threads)}"
-            thread = threading.Thread(
-                target=self._attempt, args=(self._run, self._beside), name=name, daemon=True
-            )
+        """Start a thread unless an idle one gets the batch, or the system allows no more."""
+        count = len(self._threads)
+        if self._idle.acquire(blocking=False) or count == self._most_threads:
+            return
+        name = f"uncork batch {count}"
+        thread = threading.Thread(
+            target=self._attempt, args=(self._run, self._beside), name=name, daemon=True
+        )
+        try:
             thread.start()
+        except RuntimeError as error:
+            if not count:
+                raise
+            self._most_threads = count
+            log.warning(
+                "the worker runs at most %d batches at once: %s; raise its limits of memory and threads, or "
+                "lower concurrency",
+                *(count, error),
+            )
+        else:
             self._threads.append(thread)
 
     def _run(self, turns: Turns) -> None:
