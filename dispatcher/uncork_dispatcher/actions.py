@@ -48,6 +48,10 @@ class Expired(NamedTuple):
     request: Any
 
 
+class WorkerWanted(NamedTuple):
+    """Start a worker, which :meth:`Dispatcher.workers_on_demand` has promised: a request has arrived."""
+
+
 class GoalOutOfReach(NamedTuple):
     """Warn the operator: the smallest request on an idle worker takes longer than the goal."""
 
@@ -56,4 +60,4 @@ class GoalOutOfReach(NamedTuple):
     needed_s: float
 
 
-Action = Batch[Any] | Shed | Abandon | Lost | Expired | GoalOutOfReach
+Action = Batch[Any] | Shed | Abandon | Lost | Expired | GoalOutOfReach | WorkerWanted

@@ -16,7 +16,16 @@ from typing import Any, Generic, TypeVar, assert_never
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.actions import SHORTEST_RETRY_S, Abandon, Action, Expired, GoalOutOfReach, Lost, Shed
+from uncork_dispatcher.actions import (
+    SHORTEST_RETRY_S,
+    Abandon,
+    Action,
+    Expired,
+    GoalOutOfReach,
+    Lost,
+    Shed,
+    WorkerWanted,
+)
 from uncork_dispatcher.alarm import Timer
 from uncork_dispatcher.callers import FutureWaiter, NoBursts, Observers, fail, notify, settle
 from uncork_dispatcher.core import Dispatcher
@@ -61,6 +70,7 @@ class AsyncDispatcher(Generic[P, R]):
         """By batch, the running requests that have left in this turn."""
         self._is_sending = False
         """True while the runner gets the batches of a poll."""
+        self._start_worker: Callable[[], object] = lambda: None
         self._turned: asyncio.Event | None = None
         """Set when the core has changed; None while no coroutine waits for it."""
 
@@ -87,6 +97,20 @@ class AsyncDispatcher(Generic[P, R]):
         """Note that an expected worker will not start; see :meth:`Dispatcher.worker_not_expected`."""
         self._core.worker_not_expected(place, now=self._now())
         self._changed()
+
+    def workers_on_demand(self, start: Callable[[], object]) -> None:
+        """Call ``start`` when a request arrives while there are no workers; it must start one soon.
+
+        See :meth:`Dispatcher.workers_on_demand`.
+        """
+        self._start_worker = start
+        self._core.workers_on_demand(now=self._now())
+        self._changed()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no request is queued or running."""
+        return self._core.is_empty
 
     @property
     def startup_s(self) -> float | None:
@@ -162,6 +186,8 @@ class AsyncDispatcher(Generic[P, R]):
             bulk=request.bulk,
         )
         if shed is not None:
+            if shed.reason == "no_worker":
+                self._changed()  # one may be wanted
             raise self._observers.shed(shed)
         if not self._turn_due:  # else the core is polled soon anyway
             self._poll_when_due(now)
@@ -320,6 +346,8 @@ class AsyncDispatcher(Generic[P, R]):
                     fail([request], WorkerLost("the worker died while running the batch"))
                 case Expired(request):
                     self._expire(request, now)
+                case WorkerWanted():
+                    notify("the start of a worker", self._start_worker)
                 case GoalOutOfReach(api, goal_s, needed_s):
                     log.warning(
                         "%s: even the smallest request takes %.1f ms, longer than the goal (%g ms), so every "

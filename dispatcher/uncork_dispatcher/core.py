@@ -45,7 +45,16 @@ import math
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
-from uncork_dispatcher.actions import Abandon, Action, BatchStatus, GoalOutOfReach, Lost, Shed, ShedReason
+from uncork_dispatcher.actions import (
+    Abandon,
+    Action,
+    BatchStatus,
+    GoalOutOfReach,
+    Lost,
+    Shed,
+    ShedReason,
+    WorkerWanted,
+)
 from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.bulk import BulkRoom
@@ -69,7 +78,7 @@ class Dispatcher:
         self._slots = Slots()
         self._room = BulkRoom(self._apis, self._queues, self._slots)
         self._scheduler = Scheduler(self._apis, self._admissions, self._queues, self._slots, self._room)
-        self._pending_actions: list[Shed | Lost | GoalOutOfReach] = []
+        self._pending_actions: list[Shed | Lost | GoalOutOfReach | WorkerWanted] = []
         self._requests = 0
         self._now = -math.inf
         self._wakeup = math.inf
@@ -166,6 +175,8 @@ class Dispatcher:
             flow,
             bulk,
         )
+        if self._slots.launches.on_demand and not self._slots.workers:
+            self._pending_actions.append(WorkerWanted())
         reason = "draining" if self._scheduler.draining else admission.admit(entry)
         if reason is not None:
             displaced = admission.find_displaced(entry) if reason == "queue_full" else []
@@ -220,6 +231,15 @@ class Dispatcher:
         """Stop expecting a worker at ``place``; ignore a place where none is expected."""
         self._advance(now)
         self._slots.launches.forget(place)
+
+    def workers_on_demand(self, *, now: float) -> None:
+        """Promise to start a worker whenever a request arrives while there are none: :class:`WorkerWanted`.
+
+        Requests are then queued or refused as if a worker started now. The promise ends with the next
+        :meth:`worker_expected`, which should follow the action at once.
+        """
+        self._advance(now)
+        self._slots.launches.on_demand = True
 
     @property
     def startup_s(self) -> float | None:

@@ -115,7 +115,8 @@ class Scheduler:
                 self._queues.expired(leaving)
                 actions.append(Expired(leaving.request))
             leaving = self._queues.next_to_expire
-        self._no_workers_since = math.inf if self._slots.workers else min(self._no_workers_since, now)
+        has_workers = self._slots.workers or self._slots.launches.on_demand
+        self._no_workers_since = math.inf if has_workers else min(self._no_workers_since, now)
         # While a worker is idle there is capacity, and a late answer is better than none.
         next_at = math.inf
         if not (self._slots.workers and self.draining):

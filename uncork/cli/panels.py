@@ -3,6 +3,7 @@
 PANELS = {
     "Batches": ("policy", "goal_ms", "fair_by", "warmup_seconds", "concurrency", "retry"),
     "Workers": (
+        "idle_after",
         "gpus",
         "python",
         "environment",

@@ -16,6 +16,7 @@ from uncork_workers.wire.schema import ApiSettings, check_route, is_reserved
 OF_SERVICES = (
     "target",
     "workers",
+    "idle_after",
     "policy",
     "mb_max_latency",
     "mb_max_batch_size",

@@ -36,6 +36,11 @@ class WorkerCount(NamedTuple):
     least: int
     most: int
 
+    @property
+    def first(self) -> int:
+        """The number of workers to start first."""
+        return max(self.least, min(1, self.most))
+
     def __str__(self) -> str:
         if self.least < self.most:
             return f"{self.least} to {self.most} workers"
@@ -43,14 +48,14 @@ class WorkerCount(NamedTuple):
 
 
 def read_workers(text: str) -> WorkerCount:
-    """Parse a number of workers, or a range such as 2-16.
+    """Parse a number of workers, or a range such as 2-16 or 0-4.
 
     Raises:
         ValueError: if the text is neither.
     """
     found = _WORKERS.fullmatch(text.strip())
     count = WorkerCount(int(found[1]), int(found[2] or found[1])) if found else WorkerCount(1, 0)
-    if not count.least <= count.most <= _MOST_WORKERS or (count.least == 0 and count.most > 0):
+    if not count.least <= count.most <= _MOST_WORKERS:
         raise ValueError(f"must be a number from 0 to {_MOST_WORKERS} or a range such as 2-16, got {text!r}")
     return count
 
@@ -98,9 +103,16 @@ class ServeOptions(WorkerPortOptions):
     workers: str = option(
         "1",
         "Number of worker processes; each loads its own copy of the model. A range such as 2-16 lets the "
-        "number follow the traffic. 0 starts none and waits for workers on --worker-port.",
+        "number follow the traffic; 0-16 stops the last one too, after --idle-after. 0 starts none and waits "
+        "for workers on --worker-port.",
         metavar="N|MIN-MAX",
         callback=readable(read_workers),
+    )
+    idle_after: float = option(
+        300.0,
+        "Seconds without requests after which the last worker stops, with a range of --workers from 0. The "
+        "next request starts one.",
+        min=1,
     )
     policy: str | None = option(
         None,

@@ -40,6 +40,7 @@ ScalingState = Literal[
     "starting",
     "at_least",
     "unknown",
+    "asleep",
 ]
 """Why the target number of workers has changed or stays.
 
@@ -53,6 +54,7 @@ ScalingState = Literal[
 * ``starting``: fewer workers are wanted, but not all workers are ready.
 * ``at_least``: fewer workers are wanted than the lower bound allows.
 * ``unknown``: the need of an API with arrivals is unknown, so no worker is stopped.
+* ``asleep``: no worker runs, because no request has arrived for a while; not of :class:`Autoscaler`.
 """
 
 

@@ -21,6 +21,8 @@ class Launches:
     def __init__(self) -> None:
         self._launches: dict[Hashable, _Launch] = {}
         """The expected workers by place."""
+        self.on_demand = False
+        """True while a worker would be started for the next request, and none is expected."""
         # The median of five, so that one slow start with cold caches does not set the prediction.
         self._startups_s: deque[float] = deque(maxlen=5)
 
@@ -29,6 +31,7 @@ class Launches:
 
         ``failures`` is how often in a row a process at this place has ended before it finished a batch.
         """
+        self.on_demand = False
         known = self._launches.get(place)
         self._launches[place] = _Launch(at, failures, at if known is None else known.since)
 
@@ -50,11 +53,13 @@ class Launches:
     def due(self, now: float) -> list[float]:
         """Return when each starting worker should be ready, soonest first, never before ``now``.
 
-        Omits workers that have failed twice in a row, or have taken twice the usual time.
+        A worker that can be started on demand counts as starting now. Omits workers that have failed twice in a row, or have taken twice the usual time.
         """
         startup_s = self.startup_s
         if startup_s is None:
             return []
+        if self.on_demand:
+            return [now + startup_s]
         return sorted(
             max(now, launch.at + startup_s)
             for launch in self._launches.values()
@@ -75,4 +80,6 @@ class Launches:
     def soonest(self, now: float) -> float:
         """Return the earliest time at which a worker may be ready; ``now`` if no worker is starting."""
         startup_s = self.startup_s or 0.0
+        if self.on_demand:
+            return now + startup_s
         return max(now, min([launch.at + startup_s for launch in self._launches.values()], default=now))

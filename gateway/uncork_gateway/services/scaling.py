@@ -3,6 +3,9 @@
 The second class of an API, *bulk*, counts with the rows that must end to meet its goal. Its arrivals do not
 count: clients that send a request as soon as one is answered would need ever more workers.
 Without a goal, bulk needs no worker. Workers that an API has reserved are added to the need of the others.
+
+If the least number is 0, the service falls asleep when no request has arrived for a while: its last worker
+stops. The next request wakes it up.
 """
 
 import asyncio
@@ -10,10 +13,11 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import ApiDemand, ApiStats, AsyncDispatcher, Autoscaler, Decision
+from uncork_dispatcher import ApiDemand, ApiStats, AsyncDispatcher, Autoscaler, Decision, ScalingReason
 from uncork_dispatcher.capacity.autoscaler import LOOK_S
 from uncork_gateway.service_log import ServiceLog
 
@@ -36,11 +40,13 @@ class Scaling:
         workers: returns the numbers of workers.
         resize: starts or stops workers to reach a number; None if another program scales.
         least, most: the bounds of the number.
+        idle_after_s: after this many seconds without requests, the last worker stops, if ``least`` is 0.
         log: names the service in messages, if there are several.
         clock: returns monotonic seconds.
 
     Attributes:
         decision: the latest decision; None before the first.
+        is_from_zero: True from the stop of the last worker until the next one is ready.
     """
 
     def __init__(
@@ -52,13 +58,20 @@ class Scaling:
         resize: Callable[[int], Awaitable[None]] | None,
         least: int,
         most: int,
+        idle_after_s: float = math.inf,
         log: ServiceLog | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = ServiceLog("") if log is None else log
         self.decision: Decision | None = None
         self.least, self.most = least, most
-        self._autoscaler = Autoscaler(least, most)
+        self.idle_after_s = idle_after_s
+        self.is_from_zero = self._is_asleep = False
+        self._is_wanted = asyncio.Event()
+        """Set when a request has arrived while the service was asleep."""
+        self._idle_since = clock()
+        self._arrivals = 0.0
+        self._autoscaler = Autoscaler(max(1, least), most)
         self._dispatcher = dispatcher
         self._apis = apis
         self._workers = workers
@@ -71,13 +84,18 @@ class Scaling:
     async def change_bounds(self, least: int, most: int) -> None:
         """Set new bounds, and start or stop workers until their number is within them."""
         self.least, self.most = least, most
-        target = self._autoscaler.change_bounds(least, most)
+        target = self._autoscaler.change_bounds(max(1, least), most)
+        if self._is_asleep and not least:
+            return
+        self._is_asleep = False
         if self._resize is not None and target != self._workers().target:
             await self._resize(target)
 
     @property
     def wanted(self) -> int:
         """The number of workers that the traffic needs; the target number while that is unknown."""
+        if self._is_asleep:
+            return 0
         if self.decision is None or (self.decision.reason.unknown and self.decision.reason.api is None):
             return self._workers().target
         return self.decision.wanted
@@ -85,12 +103,51 @@ class Scaling:
     async def run(self) -> None:
         """Count arrivals every second, and decide every :data:`LOOK_S` seconds, until cancelled."""
         while True:
-            await asyncio.sleep(_COUNT_EVERY_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_wanted.wait(), _COUNT_EVERY_S)
             await self.check()
+
+    async def wake(self) -> None:
+        """Start a worker if the service is asleep."""
+        if self._is_asleep and self._resize is not None:
+            self._is_asleep = False
+            self._idle_since = self._clock()
+            await self._resize(1)
+
+    async def _sleep(self) -> None:
+        """Stop all workers until a request arrives."""
+        assert self._resize is not None
+        self._is_asleep = self.is_from_zero = True
+        self._autoscaler = Autoscaler(1, self.most)
+        self.decision = Decision(0, 0, ScalingReason("asleep"))
+        self._log.info("stopping all workers: no request has arrived for %g s", self.idle_after_s)
+        self._dispatcher.workers_on_demand(self._is_wanted.set)
+        await self._resize(0)
+
+    def _is_idle(self, now: float) -> bool:
+        """Return True if no request has arrived, waited or run for so long that the service should sleep."""
+        arrivals = sum(
+            sample.arrived_rows + sample.bulk_rows for sample in map(self._dispatcher.sample, self._apis())
+        )
+        ready, target = self._workers()
+        if arrivals != self._arrivals or not self._dispatcher.is_empty or ready < target:
+            self._arrivals, self._idle_since = arrivals, now
+        return now >= self._idle_since + self.idle_after_s
 
     async def check(self) -> None:
         """Count arrivals, and decide if a decision is due."""
         now = self._clock()
+        if self._is_wanted.is_set():
+            self._is_wanted.clear()
+            self._log.info("starting a worker: a request has arrived")
+            await self.wake()
+        if self._is_asleep:
+            return
+        if self.is_from_zero and self._workers().ready:
+            self.is_from_zero = False
+        if not self.least and self._resize is not None and self._is_idle(now):
+            await self._sleep()
+            return
         if now < self._look_at:
             # Statistics cost much more than samples: they ask the policies.
             arrived = {name: self._dispatcher.sample(name).arrived_rows for name in self._apis()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
@@ -141,6 +142,7 @@ class ServedService:
         *,
         least: int,
         most: int,
+        idle_after_s: float = math.inf,
         target: Callable[[], int] | None = None,
         resize: Callable[[int], Awaitable[None]] | None = None,
     ) -> Scaling:
@@ -161,6 +163,7 @@ class ServedService:
             resize=resize,
             least=least,
             most=most,
+            idle_after_s=idle_after_s,
             log=self.events.log,
         )
         self.view.current_scaling = scaling
@@ -320,7 +323,7 @@ class ServedService:
 
     @property
     def any_ready(self) -> bool:
-        return bool(self.pool.ready())
+        return self.view.any_ready
 
     @property
     def not_ready_reason(self) -> str:

@@ -55,11 +55,17 @@ class ServiceView:
 
     @property
     def any_ready(self) -> bool:
-        return bool(self._pool.ready())
+        """True if a worker is ready, or the next request starts one."""
+        return bool(self._pool.ready()) or self._is_from_zero
+
+    @property
+    def _is_from_zero(self) -> bool:
+        scaling = self.current_scaling
+        return scaling is not None and scaling.is_from_zero and not self._events.failures.missing()
 
     @property
     def not_ready_reason(self) -> str:
-        return f"{self.not_ready}: {self._events.failures.text()}"
+        return "" if self._is_from_zero else f"{self.not_ready}: {self._events.failures.text()}"
 
     def served_apis(self) -> dict[str, ServedApi]:
         return {

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -29,22 +30,35 @@ UNKNOWN = Estimate(0.0, 0.0, 0.0, 0)
 class Stage:
     """A dispatcher with one API, workers that start at once, and the clock."""
 
-    def __init__(self, *, least: int, most: int, managed: bool = True, estimate: Estimate = BY_ROWS) -> None:
+    def __init__(
+        self,
+        *,
+        least: int,
+        most: int,
+        managed: bool = True,
+        estimate: Estimate = BY_ROWS,
+        idle_after_s: float = math.inf,
+    ) -> None:
         self.now = 0.0
         self.arrived = 0.0
         self.estimate = estimate
         self.bulk: tuple[float, ClassStats] | None = None
         """The goal of bulk, and what is queued."""
         self.reserved = 0
-        self.count = least
+        self.count = max(1, least)
+        self.starting = 0
+        self.is_empty = True
+        self.start: Callable[[], object] | None = None
+        """What the next request calls while the service is asleep."""
         self.resized: list[int] = []
         self.scaling = Scaling(
             cast(AsyncDispatcher[Any, Any], self),
             apis=lambda: ["predict"],
-            workers=lambda: Workers(self.count, self.count),
+            workers=lambda: Workers(self.count - self.starting, self.count),
             resize=self.resize if managed else None,
             least=least,
             most=most,
+            idle_after_s=idle_after_s,
             clock=lambda: self.now,
         )
 
@@ -58,6 +72,9 @@ class Stage:
 
     def sample(self, api: str) -> ApiSample:
         return ApiSample(self.estimate, 0.001, self.arrived, 0.0)
+
+    def workers_on_demand(self, start: Callable[[], object]) -> None:
+        self.start = start
 
     async def resize(self, workers: int) -> None:
         self.resized.append(workers)
@@ -177,3 +194,69 @@ async def test_bulk_gets_the_workers_that_its_goal_needs(goal_s: float, workers:
     on.bulk = goal_s, ClassStats(300, 300.0, 0, 1.0)
     await on.run(seconds=60, rows_per_s=0)
     assert on.count == workers
+
+
+# From zero
+
+
+async def test_the_last_worker_stops_when_no_request_has_arrived_for_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And the next request starts one, however many ran before."""
+    on = Stage(least=0, most=16, idle_after_s=60)
+    await on.run(seconds=20, rows_per_s=100)
+    [many] = on.resized
+    with caplog.at_level(logging.INFO, "uncork.gateway"):
+        await on.run(seconds=59, rows_per_s=0)
+        assert on.resized == [many]
+        assert not on.scaling.is_from_zero
+        await on.run(seconds=300, rows_per_s=0)
+        assert on.resized == [many, 0]
+        assert (on.scaling.wanted, on.scaling.decision) == (0, Decision(0, 0, ScalingReason("asleep")))
+
+        assert on.start is not None
+        on.start()
+        on.start()
+        on.starting = 1
+        await on.run(seconds=1, rows_per_s=1)
+        assert (on.resized, on.scaling.is_from_zero) == ([many, 0, 1], True)
+        on.starting = 0
+        await on.run(seconds=20, rows_per_s=1)
+        assert (on.resized, on.scaling.is_from_zero) == ([many, 0, 1], False)
+        await on.run(seconds=60, rows_per_s=0)
+        assert on.resized == [many, 0, 1, 0]
+
+    assert "stopping all workers: no request has arrived for 60 s" in caplog.text
+    assert caplog.text.count("starting a worker: a request has arrived") == 1
+
+
+@pytest.mark.parametrize("busy", ["running", "starting", "refused", "kept"])
+async def test_a_service_in_use_keeps_its_worker(busy: str) -> None:
+    """While a request runs, a worker starts, or requests arrive that are refused; and if one is the least."""
+    on = Stage(least=int(busy == "kept"), most=1, idle_after_s=5)
+    on.is_empty = busy != "running"
+    on.starting = int(busy == "starting")
+    await on.run(seconds=30, rows_per_s=int(busy == "refused"))
+    assert on.resized == []
+
+
+async def test_other_bounds_wake_a_service_only_if_they_require_it() -> None:
+    on = Stage(least=0, most=2, idle_after_s=5)
+    await on.run(seconds=10, rows_per_s=0)
+    await on.scaling.change_bounds(0, 4)
+    assert on.resized == [0]
+    await on.scaling.change_bounds(2, 4)
+    assert on.resized == [0, 2]
+    await on.scaling.change_bounds(0, 4)
+    await on.run(seconds=10, rows_per_s=0)
+    assert on.resized == [0, 2, 0]
+
+
+async def test_a_reload_wakes_a_service() -> None:
+    on = Stage(least=0, most=2, idle_after_s=5)
+    await on.scaling.wake()
+    assert on.resized == []
+    await on.run(seconds=10, rows_per_s=0)
+    await on.scaling.wake()
+    await on.run(seconds=4, rows_per_s=0)
+    assert on.resized == [0, 1]

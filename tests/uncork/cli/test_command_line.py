@@ -53,7 +53,7 @@ def test_help_names_every_option_and_help_all_explains_it(command: str) -> None:
                 f"serve x --workers {text}",
                 f"'--workers': must be a number from 0 to 10000 or a range such as 2-16, got '{text}'",
             )
-            for text in ("two", "0-2", "3-2", "1.5", "-1")
+            for text in ("two", "3-2", "1.5", "-1")
         ),
         ("serve x --workers 0", "--workers 0 requires --worker-port"),
         ("serve", "missing argument TARGET"),

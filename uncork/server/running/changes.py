@@ -12,6 +12,7 @@ EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(
         (
             "workers",
+            "idle_after",
             "policy",
             "mb_max_latency",
             "mb_max_batch_size",

@@ -137,6 +137,7 @@ class Reloader:
                 renewed = revision.services if renewed is None else renewed
                 _refuse_restart(changes)
                 await revision.check()
+                await revision.wake(renewed)
                 if revision.needs_workers(renewed):
                     message = await self._replace(revision, reason, renewed)
                 elif changes:

@@ -84,6 +84,12 @@ class Revision:
         # It may wait for other processes, but requests must not.
         await asyncio.to_thread(require_resources, self._services, running=running, warn=log.warning)
 
+    async def wake(self, renewed: Collection[str]) -> None:
+        """Start a worker of each service that is asleep, if its workers must be replaced."""
+        for name in self._kept:
+            if name in renewed or name in self._need_workers:
+                await self._running.services[name].scaling.wake()
+
     def needs_workers(self, renewed: Collection[str]) -> bool:
         """Return whether workers must be replaced or started; those of ``renewed`` services are replaced."""
         return bool(self._replaced(renewed) or self._added)
@@ -133,7 +139,9 @@ class Revision:
         for name in self._kept:
             least, most = self._services[name].worker_count
             if most:
-                await self._running.services[name].scaling.change_bounds(least, most)
+                scaling = self._running.services[name].scaling
+                scaling.idle_after_s = self._services[name].idle_after
+                await scaling.change_bounds(least, most)
 
     async def _stand_by(self, names: Sequence[str], stack: AsyncExitStack) -> dict[str, Standbys]:
         """Return standbys for all workers of these services; unless they take over, the stack ends them."""

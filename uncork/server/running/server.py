@@ -51,7 +51,7 @@ class RunningServer:
         return [
             _named(name, index)
             for name, service in self.services.items()
-            for index in range(service.options.worker_count.least)
+            for index in range(service.options.worker_count.first)
         ]
 
     def starts(self) -> dict[str, WorkerStartup]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from uncork.server.listeners import Listeners
-from uncork.server.options import ServeOptions, WorkerCount
+from uncork.server.options import ServeOptions
 from uncork.server.running.kept_estimates import KeptEstimates
 from uncork.server.workers.placement import STANDBYS_SOCKET, WORKERS_SOCKET, StarterWith, launching
 from uncork.server.workers.worker_port import open_worker_port, waiting_for_workers
@@ -83,7 +83,7 @@ class RunningService:
         self.supervisor = supervisor
         self.starter_with = starter_with
         self.kept = kept
-        self.scaling = _scaling(served, supervisor, options.worker_count)
+        self.scaling = _scaling(served, supervisor, options)
         self.recycler = Recycler(supervisor, options.recycling)
         self._resources = resources
         self._tasks: list[asyncio.Task[None]] = []
@@ -138,7 +138,7 @@ class RunningService:
     def start(self) -> None:
         """Start the workers, and keep them running."""
         self.supervisor.start()
-        self.served.events.expect_workers(range(self.options.worker_count.least))
+        self.served.events.expect_workers(range(self.options.worker_count.first))
         self._tasks = [asyncio.create_task(self.scaling.run()), asyncio.create_task(self.recycler.run())]
         if self.kept is not None:
             self._tasks.append(asyncio.create_task(self.kept.keep(self.served)))
@@ -236,7 +236,7 @@ def _supervisor(
 
     return Supervisor(
         launcher,
-        workers=options.worker_count.least,
+        workers=options.worker_count.first,
         on_exit=exited,
         take_over=served.take_over,
         explain=served.events.failures.why_no_standby,
@@ -245,8 +245,9 @@ def _supervisor(
     )
 
 
-def _scaling(served: ServedService, supervisor: Supervisor, count: WorkerCount) -> Scaling:
+def _scaling(served: ServedService, supervisor: Supervisor, options: ServeOptions) -> Scaling:
     """Return what computes how many workers the traffic needs, and keeps so many, within a range."""
+    count = options.worker_count
 
     async def resize(workers: int) -> None:
         before = supervisor.workers
@@ -259,6 +260,7 @@ def _scaling(served: ServedService, supervisor: Supervisor, count: WorkerCount) 
     return served.follow_traffic(
         least=count.least,
         most=count.most,
+        idle_after_s=options.idle_after,
         target=lambda: supervisor.workers,
         resize=resize,
     )

@@ -45,7 +45,7 @@ def load(figures: Figures, names: Names) -> dict[str, Any]:
 
 
 def _no_worker(figures: Figures, names: Names) -> Iterator[Advice]:
-    if not figures.work.workers:
+    if not figures.work.workers and figures.not_ready_reason:
         yield advise("no_worker", reason=figures.not_ready_reason.rstrip("."), log=names.log)
 
 

@@ -54,7 +54,7 @@ def _too_few(figures: Figures) -> str:
 
 def _limit(figures: Figures, names: Names) -> str:
     if not figures.work.workers:
-        return as_sentence(figures.not_ready_reason)
+        return as_sentence(figures.not_ready_reason) if figures.not_ready_reason else ""
     is_limited = figures.limited_by != "nothing"
     if not is_limited and (figures.recent.is_few or figures.is_late or figures.state != "ok"):
         return ""
@@ -93,7 +93,7 @@ def waits_for(figures: Figures, names: Names) -> str:
     if not stats.queued_requests:
         return "The queue is empty."
     if not work.workers:
-        return as_sentence(figures.not_ready_reason)
+        return as_sentence(figures.not_ready_reason or "a worker is starting")
     if not work.idle:
         parts = plural(exact(work.workers), names.part, names.parts)
         return f"{parts} {are(work.workers)} busy{_next_free(figures)}."

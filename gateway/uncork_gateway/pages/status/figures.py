@@ -48,7 +48,7 @@ class Figures:
         others_share: the share of recent worker time that other APIs took.
         busiest_other: the other API that took most time; None without one.
         longest_other: the other API whose mean batch takes longest, and its seconds; None without one.
-        not_ready_reason: why no worker is ready; empty if one is.
+        not_ready_reason: why no worker is ready; empty if one is, or if the next request starts one.
         failure: the handler's latest exception, if within the window.
     """
 
@@ -363,7 +363,7 @@ class Figures:
     def limited_by(self) -> Limit:
         """The bottleneck; "nothing" if the measurements show none."""
         if not self.work.workers:
-            return "workers"
+            return "workers" if self.not_ready_reason else "nothing"
         if self.is_out_of_reach and self.recent.batches:
             return "goal"
         if not self.is_overloaded:

@@ -27,6 +27,8 @@ def _sentence(decision: Decision, least: int, most: int, startup_s: float | None
         return f"Too few batches of {names} have run to know how many workers the traffic needs."
     more = min(wanted, most) - target
     takes = "" if startup_s is None else f"; a start takes about {number(startup_s)} s"
+    if reason.state == "asleep":
+        return f"No worker runs, because no request has arrived for a while. The next one starts one{takes}."
     endings: dict[ScalingState, str] = {
         "enough": ".",
         "confirming": f". {more} more {'starts' if more == 1 else 'start'} if that is still so in 5 s.",

@@ -56,6 +56,8 @@ def overall(
         )
     if state in ("starting", "not_ready"):
         return as_sentence(not_ready_reason)
+    if not slots:
+        return "No worker runs; the next request starts one."
     lost = [slot for slot in slots if slot.state in ("lost", "starting")]
     parts = [_ready(slots, lost), *[_fault(slot) for slot in lost if slot.fault]]
     return " ".join([*parts, *filter(None, [_notable(api, names) for api in apis])])

@@ -47,6 +47,10 @@ CASES: dict[ScalingState, tuple[Decision, str]] = {
         Decision(1, 2, ScalingReason("at_least", "predict", "goal")),
         "The traffic needs 1 worker, because of the goal of predict, but --workers keeps at least 2.",
     ),
+    "asleep": (
+        Decision(0, 0, ScalingReason("asleep")),
+        "No worker runs, because no request has arrived for a while. The next one starts one.",
+    ),
     "unknown": (
         Decision(2, 2, ScalingReason("unknown", None, None, None, ("a", "b"))),
         "Too few batches of a and b have run to know how many workers the traffic needs.",
@@ -72,4 +76,4 @@ def test_the_time_of_a_start_is_said_while_workers_start() -> None:
     ]
 
     assert all(one.start_s == 12.34 for one in described)
-    assert [one.state for one in described if "a start takes about 12 s." in one.sentence] == ["up"]
+    assert [one.state for one in described if "a start takes about 12 s." in one.sentence] == ["up", "asleep"]

@@ -56,6 +56,9 @@ class Server:
             raise self.fault
         return self
 
+    async def wake(self, renewed: Collection[str]) -> None:
+        """Nothing is asleep."""
+
     async def check(self) -> None:
         self.done.append("check")
         if isinstance(self.fault, FileNotFoundError):

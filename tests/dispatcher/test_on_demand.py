@@ -1,0 +1,93 @@
+"""A worker that is started for the next request."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.dispatcher.driver import core_with, poll_all, starts
+from tests.dispatcher.shell import Workers, shell_of
+from uncork_dispatcher.actions import Shed, WorkerWanted
+from uncork_dispatcher.core import Dispatcher
+from uncork_dispatcher.errors import RequestShed
+from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.tasks import TaskRunner
+
+SLOW, FAST = ApiRules(name="a", goal_s=10.0, timeout_s=20.0), ApiRules(name="b", goal_s=0.3)
+
+
+def asleep(*, startup_s: float | None = 2.0) -> Dispatcher:
+    """A core whose only worker took so long to start, and was stopped at 10 s."""
+    core = core_with(SLOW, FAST, workers=0)
+    if startup_s is not None:
+        core.worker_expected(0, now=0.0)
+        core.worker_ready(7, now=startup_s, place=0)
+    core.workers_on_demand(now=10.0)
+    core.worker_retired(7, now=10.0)
+    assert poll_all(core, 10.0) == []
+    return core
+
+
+def test_a_request_that_can_wait_is_queued_and_a_worker_wanted() -> None:
+    """However long the service has slept; it runs when the worker is ready."""
+    core = asleep()
+    assert core.submit(1, api="a", now=1000.0) is None
+    assert poll_all(core, 1000.0) == [WorkerWanted()]
+    core.worker_expected(0, now=1000.0)
+    assert core.submit(2, api="a", now=1000.5) is None
+    assert poll_all(core, 1000.5) == []
+    core.worker_ready(8, now=1002.0, place=0)
+    assert [start.requests for start in starts(poll_all(core, 1002.0))] == [(1, 2)]
+
+
+def test_a_request_that_cannot_wait_is_refused_and_a_worker_wanted() -> None:
+    """Its client should retry when the worker is ready."""
+    core = asleep()
+    assert core.submit(1, api="b", now=1000.0) == Shed(1, "b", "no_worker", 2.0)
+    assert poll_all(core, 1000.0) == [WorkerWanted()]
+
+
+def test_nothing_waits_for_a_worker_whose_start_nobody_has_seen() -> None:
+    core = asleep(startup_s=None)
+    assert core.submit(1, api="a", now=1000.0) == Shed(1, "a", "no_worker", 1.0)
+    assert poll_all(core, 1000.0) == [WorkerWanted()]
+
+
+def test_a_worker_from_elsewhere_serves_and_is_missed_when_it_leaves() -> None:
+    core = asleep()
+    core.worker_ready(-1, now=20.0)
+    core.submit(1, api="b", now=20.0)
+    [start] = poll_all(core, 20.0)
+    core.batch_done(start.number, status="worked", now=20.1)  # type: ignore[union-attr]
+    core.worker_retired(-1, now=21.0)
+    core.submit(2, api="b", now=22.0)
+    assert poll_all(core, 22.0) == [WorkerWanted()]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("goal_s", [10.0, 0.3])
+async def test_the_shell_starts_a_worker_for_a_request_queued_or_refused(goal_s: float) -> None:
+    shell = shell_of(TaskRunner(Workers()))
+    shell.set_api(ApiRules(name="a", goal_s=goal_s))
+    started: list[None] = []
+
+    def start() -> None:
+        started.append(None)
+        shell.worker_expected(0)
+
+    shell.worker_expected(0)
+    await asyncio.sleep(2.0)
+    shell.worker_ready(7, place=0)
+    shell.workers_on_demand(start)
+    shell.worker_retired(7)
+    calling = asyncio.create_task(shell.call("a", "x"))
+    await asyncio.sleep(1.0)
+    assert started == [None]
+    shell.worker_ready(8, place=0)
+    if goal_s > 2.0:
+        assert (await calling).result == "X"
+    else:
+        with pytest.raises(RequestShed):
+            await calling
+    assert shell.is_empty
