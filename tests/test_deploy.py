@@ -20,6 +20,7 @@ from uncork.cli.proxy import command
 from uncork.server.listeners import ListenerOptions, Listeners, open_listeners
 from uncork.server.serving import Drain
 from uncork_gateway.auth import RequireKey
+from uncork_gateway.cors import AllowOrigins
 from uncork_gateway.front_end import FrontEnd
 
 ROOT = Path(__file__).parent.parent
@@ -75,9 +76,10 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
         close: Callable[[asyncio.Event], Awaitable[None]],
         reload: Callable[[], None],
     ) -> int:
-        assert isinstance(front.app, RequireKey)
-        assert isinstance(front.app.app, Starlette)
-        started.paths = {getattr(route, "path", "") for route in front.app.app.routes}
+        assert isinstance(front.app, AllowOrigins)
+        assert isinstance(front.app.app, RequireKey)
+        assert isinstance(front.app.app.app, Starlette)
+        started.paths = {getattr(route, "path", "") for route in front.app.app.app.routes}
         started.drain_timeout_s = drain().timeout_s
         announcing.close()
         await close(asyncio.Event())

@@ -35,7 +35,7 @@ PANELS = {
         "model_settings",
     ),
     "Several services": ("own_routes", "weight", "shadow"),
-    "Addresses": ("host", "admin_host", "admin_port", "grpc_port", "grpc_max_connection_age"),
+    "Addresses": ("host", "uds", "admin_host", "admin_port", "grpc_port", "grpc_max_connection_age"),
     "Security": ("api_key_file", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "cors_origin"),
     "Limits": (
         "max_request_rows",

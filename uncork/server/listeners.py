@@ -14,6 +14,7 @@ import psutil
 
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
+from uncork.server.unix_listener import unix_listener
 from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 from uncork_workers.extras import install_command
 from uncork_workers.wire.certificates import load_authorities, load_certificate
@@ -30,6 +31,13 @@ class ListenerOptions:
 
     host: str = option("127.0.0.1", "Address to listen on.")
     port: int = option(3000, "Port to listen on; 0 picks a free one.", min=0, max=65535)
+    uds: Path | None = option(
+        None,
+        "Unix socket to listen on, in addition to --port, for clients on this machine such as nginx; without "
+        "TLS, for the server's user and group.",
+        metavar="PATH",
+        show_default="no Unix socket",
+    )
     admin_host: str = option("127.0.0.1", "Address to listen on with --admin-port.")
     admin_port: int | None = option(
         None,
@@ -84,6 +92,7 @@ class Listeners:
 
     Attributes:
         public: for clients.
+        unix: for clients of this machine, without TLS; None if there are none.
         admin: for operators, without TLS and keys; None if they use the public socket.
         grpc: for gRPC clients; None if there are none.
         grpc_tls: the TLS of that socket, if any.
@@ -96,6 +105,7 @@ class Listeners:
     admin: socket.socket | None
     tls: dict[str, Any]
     keys: ApiKeys | None
+    unix: socket.socket | None = None
     grpc: socket.socket | None = None
     grpc_tls: ssl.SSLContext | None = None
     grpc_max_connection_age_s: float | None = None
@@ -109,6 +119,11 @@ class Listeners:
     def url(self) -> str:
         """The base URL for clients."""
         return _url("https" if self.tls else "http", self.public)
+
+    @property
+    def unix_path(self) -> str:
+        """The path of the Unix socket; empty without one."""
+        return "" if self.unix is None else str(self.unix.getsockname())
 
     @property
     def grpc_target(self) -> str:
@@ -128,7 +143,7 @@ def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
     Raises:
         WrongUsage: if keys or certificates cannot be used, two listeners are given one port, or packages for
             gRPC are missing.
-        OSError: with a message for people, if a port cannot be opened.
+        OSError: with a message for people, if a port or the Unix socket cannot be opened.
     """
     if options.grpc_port is not None:
         require_grpc("--grpc-port")
@@ -142,8 +157,10 @@ def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
         grpc = None
         if options.grpc_port is not None:
             grpc = stack.enter_context(_grpc_socket(options, options.grpc_port))
+        unix = None if options.uds is None else stack.enter_context(unix_listener(options.uds))
         yield Listeners(
             public=public,
+            unix=unix,
             admin=admin,
             tls=_uvicorn_tls(options),
             keys=keys,

@@ -33,6 +33,9 @@ class Servers:
     def __init__(self, front_end: FrontEnd, listeners: Listeners) -> None:
         public = _http_config(front_end.app, front_end.protocol, **listeners.tls)
         self._servers = [(_HttpServer(public), listeners.public)]
+        if listeners.unix is not None:
+            unix = _http_config(front_end.app, front_end.protocol)
+            self._servers.append((_HttpServer(unix), listeners.unix))
         if listeners.admin is not None:
             # Of the files that are left for other purposes: operators must see what uses up the rest.
             context = ListenerContext(

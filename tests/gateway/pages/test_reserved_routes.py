@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import RefuseOtherSites, RequireKey
+from uncork_gateway.cors import AllowOrigins
 from uncork_workers.wire.schema import DefinitionError, check_route
 
 
@@ -13,7 +14,8 @@ from uncork_workers.wire.schema import DefinitionError, check_route
 async def test_every_page_has_a_reserved_path(admin: bool) -> None:
     gateway = Gateway(GatewaySettings(admin=admin))
     for app in filter(None, (gateway.front_end.app, gateway.front_end.admin_app)):
-        app = app.app if isinstance(app, RequireKey | RefuseOtherSites) else app
+        while isinstance(app, AllowOrigins | RequireKey | RefuseOtherSites):
+            app = app.app
         assert isinstance(app, Starlette)
         paths = {route.path for route in app.routes if isinstance(route, Route)} - {"/"}
         assert "/readyz" in paths

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import trustme
 
-from uncork.cli.serve.banner import grpc
+from uncork.cli.serve.banner import grpc, pages
 from uncork.config.errors import WrongUsage
 from uncork.server import listeners as listeners_module
 from uncork.server.listeners import ListenerOptions, open_listeners
@@ -52,6 +52,15 @@ def test_the_address_says_how_to_come_in(certificate: Path) -> None:
         assert listeners.admin is not None
         assert listeners.url == f"https://127.0.0.1:{listeners.public.getsockname()[1]}"
         assert listeners.admin_url == f"http://127.0.0.1:{listeners.admin.getsockname()[1]}"
+
+
+def test_a_unix_socket_comes_in_addition(tmp_path: Path) -> None:
+    with open_listeners(PLAIN) as listeners:
+        assert (listeners.unix, listeners.unix_path) == (None, "")
+    with open_listeners(replace(PLAIN, uds=tmp_path / "s")) as listeners:
+        assert listeners.unix_path == str(tmp_path / "s")
+        assert next(str(line.text) for line in pages(listeners)) == f"  UNIX {tmp_path / 's'}"
+        assert listeners.url.startswith("http://127.0.0.1:")
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,9 @@ def grpc(listeners: Listeners, *details: str) -> list[Line]:
 
 
 def pages(listeners: Listeners) -> list[Line]:
-    """Return the addresses of the pages for operators."""
-    return [
+    """Return the addresses of the pages for operators, after the Unix socket, if there is one."""
+    unix = [] if listeners.unix is None else [address("UNIX", listeners.unix_path)]
+    return unix + [
         address("GET ", f"{listeners.admin_url}/{page}")
         for page in ("readyz", "metrics", "status", "dashboard")
     ]

@@ -61,6 +61,7 @@ EFFECTS: Mapping[str, Effect] = {
         (
             "host",
             "port",
+            "uds",
             "admin_host",
             "admin_port",
             "grpc_port",
