@@ -73,10 +73,10 @@ REFUSED = {
             "a: B",
             "a:b:",
             "unready.py",
-            ".",
         )
     },
     "plain.py": f"'plain.py' {FORM}",
+    ".": f"'.' {FORM}; the folder has no config.json, so it is no model of transformers",
     "echo.py": f"'echo.py' {FORM}; write echo.py:Echo",
     "echo.py:Echo:echo": "'echo.py:Echo:echo' names more than a service; write echo.py:Echo",
     "model.pt": f"'model.pt' {FORM}; the names of model files end in .onnx, .joblib, .pkl, .json, .ubj, .txt"

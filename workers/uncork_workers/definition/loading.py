@@ -146,6 +146,8 @@ def _no_service(name: str, value: object) -> str:
 
 def _example(target: str) -> str:
     """Suggest the first class of a file whose target lacks one, or a service for another file."""
+    if target and Path(target).is_dir():
+        return "; the folder has no config.json, so it is no model of transformers"
     if Path(target).is_file() and not target.endswith(".py"):
         return (
             f"; the names of model files end in {', '.join(KINDS)}; for others, write a Python file with a "

@@ -3,7 +3,7 @@
 from importlib import import_module
 from pathlib import Path
 
-from uncork_workers.definition.models.targets import class_name
+from uncork_workers.definition.models.targets import class_name, is_model_folder
 from uncork_workers.definition.service import Service
 from uncork_workers.wire.schema import DefinitionError
 
@@ -26,7 +26,16 @@ def service_of_model(target: str, *, trust_pickle: bool = False) -> type[Service
     Raises:
         DefinitionError: if the model is missing, or cannot be served.
     """
-    path = Path(target)
+    service = _made(Path(target), trust_pickle=trust_pickle)
+    service.__name__ = service.__qualname__ = class_name(target)
+    return service
+
+
+def _made(path: Path, *, trust_pickle: bool) -> type[Service]:
+    if is_model_folder(str(path)):
+        from uncork_workers.definition.models import transformers
+
+        return transformers.service(path.absolute(), trust_pickle=trust_pickle)
     _check_file(path)
     if path.suffix in _PICKLES and not trust_pickle:
         raise DefinitionError(
@@ -35,7 +44,6 @@ def service_of_model(target: str, *, trust_pickle: bool = False) -> type[Service
         )
     module, function = _MAKERS[path.suffix]
     service: type[Service] = getattr(import_module(f"{__package__}.{module}"), function)(path)
-    service.__name__ = service.__qualname__ = class_name(target)
     return service
 
 
@@ -49,9 +57,13 @@ def _check_file(path: Path) -> None:
 
 
 def model_files(target: str) -> list[str]:
-    """Return the files of a model: its own, and those next to it that continue its name, with its weights."""
+    """Return the files of a model: those of its folder, or its own and those that continue its name."""
     path = Path(target).absolute()
-    return sorted(str(file) for file in path.parent.glob(f"{_literal(path.name)}*") if file.is_file())
+    if is_model_folder(target):
+        found = [*path.glob("*"), *path.glob("*/*.json")]
+    else:
+        found = [*path.parent.glob(f"{_literal(path.name)}*")]
+    return sorted(str(file) for file in found if file.is_file())
 
 
 def _literal(name: str) -> str:

@@ -14,13 +14,23 @@ KINDS = {
 """What model files contain, by the end of their names."""
 
 
+CONFIG = "config.json"
+"""The file that makes a folder a model of transformers."""
+
+
 def is_model(target: str) -> bool:
     """Return whether a target names a model rather than a class."""
-    return Path(target).suffix in KINDS
+    return Path(target).suffix in KINDS or is_model_folder(target)
+
+
+def is_model_folder(target: str) -> bool:
+    """Return whether a target names the folder of a model."""
+    return Path(target, CONFIG).is_file()
 
 
 def class_name(target: str) -> str:
     """Return the name of the class that serves a model: its file's name as a Python class would have it."""
-    words = re.findall(r"[A-Za-z0-9]+", Path(target).stem)
+    path = Path(target).absolute()
+    words = re.findall(r"[A-Za-z0-9]+", path.stem if path.suffix in KINDS else path.name)
     name = "".join(word[0].upper() + word[1:] for word in words)
     return name if name[:1].isalpha() else f"Model{name}"
