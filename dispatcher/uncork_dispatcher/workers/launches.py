@@ -53,7 +53,8 @@ class Launches:
     def due(self, now: float) -> list[float]:
         """Return when each starting worker should be ready, soonest first, never before ``now``.
 
-        A worker that can be started on demand counts as starting now. Omits workers that have failed twice in a row, or have taken twice the usual time.
+        A worker that can be started on demand counts as starting now. Omits workers that have failed twice in
+        a row, or have taken twice the usual time.
         """
         startup_s = self.startup_s
         if startup_s is None:
