@@ -317,7 +317,7 @@ class Dispatcher:
             ended = min(now, ran.started + seconds)
         api = self._apis[ran.api]
         api.batch_ended(ran, status, ended, seconds)
-        if status == "worked":
+        if status == "worked" and api.rules.predicts:
             warning = api.learn(ran, chunks, seconds, prepare_s)
             self._pending_actions += [] if warning is None else [warning]
         api.plan(ran, self._queues, self._slots, now)

@@ -63,6 +63,7 @@ class ApiRules:
         workers: how many workers only this API may use, and no others; 0: it shares those that are left.
         concurrency: how many batches of this API each worker may run at once, beside one of the other APIs;
             1: a worker runs one batch, of whichever API. Not with ``workers``.
+        predicts: if False, nothing is learned of batch times, because they say nothing about other batches.
         fair: if True, flows of requests share each queue of the API equally, see
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
 
@@ -86,6 +87,7 @@ class ApiRules:
     bulk_goal_s: float | None = None
     workers: int = 0
     concurrency: int = 1
+    predicts: bool = True
     fair: bool = False
 
     def __post_init__(self) -> None:

@@ -420,3 +420,10 @@ def test_the_first_batches_teach_before_the_next_start() -> None:
 
     [start] = starts(core.poll(0.25))
     assert start.predicted_s == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("predicts", [True, False])
+def test_batches_of_an_api_that_predicts_nothing_teach_nothing(predicts: bool) -> None:
+    core, batch = busy(ApiRules(name="a", policy="none", predicts=predicts))
+    assert core.batch_done(batch.number, status="worked", now=2.0)
+    assert core.sample("a").estimate.seconds(1) == (2.0 if predicts else 0.0)

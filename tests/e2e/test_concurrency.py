@@ -64,6 +64,7 @@ def test_calls_that_wait_hold_up_no_others(kind: str, tmp_path: Path, threads: T
             assert not any(reply.done() for reply in slow)
             assert post(server, "open").status_code == 200
             assert "".join(pieces) == "77"
+        assert server.metric("uncork_batches_total", api="stream", outcome="worked") == 1
         assert [reply.result().json() for reply in slow] == ["wait"] * 3
 
 

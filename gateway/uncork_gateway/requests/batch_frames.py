@@ -96,7 +96,8 @@ def from_frame(
         asked = batch.requests[at].payload
         reason = "".join([piece if isinstance(piece, str) else asked.path_to(piece) for piece in pieces])
         results[at] = replace(results[at], body=reason.encode())
-    status: BatchStatus = "worked" if reply.worked and reply.chunks else "failed"
+    has_run = reply.chunks or batch.requests[0].payload.sink is not None  # a stream has no calls to measure
+    status: BatchStatus = "worked" if reply.worked and has_run else "failed"
     if (reply.cancelled or reply.timed_out) and not reply.exceptions:
         status = "cancelled" if reply.cancelled else "timed_out"
     chunks, prepare_s = reply.chunks, None

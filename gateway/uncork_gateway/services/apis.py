@@ -239,6 +239,7 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
         bulk_goal_s=api.bulk_goal_s,
         workers=settings.workers or 0,
         concurrency=api.concurrency,
+        predicts=not api.streams,
         fair=limits.fair_by is not None,
     )
 

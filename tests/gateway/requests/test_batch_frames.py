@@ -1,5 +1,7 @@
 """The frames of batches."""
 
+from typing import cast
+
 import msgspec
 import pytest
 
@@ -7,6 +9,7 @@ from tests.dispatcher.batches import batch_of, submitted
 from uncork_dispatcher import BatchResult
 from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.base import Sink
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_workers.wire.frames import MAX_HEADER_BYTES
@@ -127,3 +130,12 @@ def test_a_batch_that_the_worker_cancelled_at_its_timeout_has_timed_out(
     reply = Reply(1, False, 0.1, [504], [1], chunks, timed_out=True)
 
     assert from_frame(ran, Executed(reply, [b"x"])).status == "timed_out"
+
+
+@pytest.mark.parametrize(("worked", "status"), [(True, "worked"), (False, "failed")])
+def test_a_stream_has_no_calls_to_measure(worked: bool, status: str) -> None:
+    """It works nevertheless, unlike a batch whose requests are all invalid."""
+    reply = Reply(1, worked, 0.1, [200], [1], [])
+    for sink, expected in ((cast(Sink, object()), status), (None, "failed")):
+        ran = batch_of(submitted(Marshalled(b"1", rows=1, sink=sink), rows=1))
+        assert from_frame(ran, Executed(reply, [b"x"])).status == expected
