@@ -162,6 +162,7 @@ def _pages(model: str) -> list[Seed]:
             "/livez",
             "/readyz",
             "/healthz",
+            "/ping",
             "/metrics",
             "/openapi.json",
             "/v2",

@@ -135,7 +135,7 @@ async def test_a_known_head_helps_nobody_without_a_key(tmp_path: Path) -> None:
         assert (await on.http.post("/echo", json=[1])).status_code == 401
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/ping"])
 async def test_health_needs_no_key(tmp_path: Path, path: str) -> None:
     """Supervisors and load balancers send none."""
     async with gateway(tmp_path, keys=KEYS) as on:
@@ -151,7 +151,7 @@ async def test_a_missing_file_of_a_page_names_no_route(tmp_path: Path, path: str
         assert problem(await on.http.get(path), 404) == "there is no file 'x'"
 
 
-@pytest.mark.parametrize("path", ["/readyz", "/healthz"])
+@pytest.mark.parametrize("path", ["/readyz", "/healthz", "/ping"])
 async def test_the_reason_of_health_needs_a_key(tmp_path: Path, path: str) -> None:
     """It may quote an exception of setup. Operators need no key on their own port."""
     async with (

@@ -53,6 +53,7 @@ class Pages:
         for_clients: additional routes for clients.
         operating: additional routes for operators.
         free: additional routes for clients without an API key; they reveal nothing about the server.
+        like_readyz: other paths with the response of ``/readyz``.
         on_http_error: handles requests without a route; None if every path except ``*`` has a route.
 
     Attributes:
@@ -70,11 +71,13 @@ class Pages:
         for_clients: Sequence[BaseRoute],
         operating: Sequence[BaseRoute] = (),
         free: Sequence[BaseRoute] = (),
+        like_readyz: Sequence[str] = (),
         error: WriteError,
         on_http_error: OnHttpError | None = None,
     ) -> None:
         self._front = front
         self._error = error
+        self._like_readyz = like_readyz
         has_admin = front.settings.admin
         health = self._health_routes(self._keys)
         dashboard = Dashboard(front.status_builder, commands, error=error, apart=has_admin)
@@ -114,7 +117,7 @@ class Pages:
     def _health_routes(self, keys: AcceptedKeys) -> list[BaseRoute]:
         """Return the routes for load balancers. If keys exist, only requests with a key get the reason."""
         ready = partial(self._readyz, keys)
-        paths = ("/readyz", "/healthz", "/readyz/{service}")
+        paths = ("/readyz", "/healthz", *self._like_readyz, "/readyz/{service}")
         return [Route("/livez", self._livez), *[Route(path, ready) for path in paths]]
 
     async def _livez(self, request: Request) -> Response:

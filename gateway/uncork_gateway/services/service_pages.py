@@ -80,6 +80,7 @@ class ServicePages:
             ],
             operating=[*triton.statistics_routes(), *(of_operators if has_admin else [])],
             free=[*home.routes(), *docs_routes()],
+            like_readyz=["/ping"],  # which Amazon SageMaker asks
             error=_error,
             on_http_error=self._http_error,
         )

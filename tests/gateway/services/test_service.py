@@ -14,7 +14,7 @@ from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import ApiSettings
 
 
-@pytest.mark.parametrize("path", ["/readyz", "/healthz"])
+@pytest.mark.parametrize("path", ["/readyz", "/healthz", "/ping"])
 async def test_a_gateway_is_ready_while_a_worker_takes_batches(tmp_path: Path, path: str) -> None:
     async with gateway(tmp_path) as on:
         assert problem(await on.http.get(path), 503) == "no worker is ready: workers are starting"

@@ -18,6 +18,7 @@ RESERVED_ROUTES = (
     "/livez",
     "/readyz",
     "/healthz",
+    "/ping",
     "/metrics",
     "/status",
     "/openapi.json",
