@@ -23,10 +23,12 @@ from uncork_dispatcher import (
     AsyncDispatcher,
     Batch,
     BatchResult,
+    BatchStatus,
     Submission,
     TaskRunner,
     payloads_of,
 )
+from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.jobs import results_fault
 from uncork_dispatcher.tasks import is_being_cancelled
 from uncork_dispatcher.wording import exact
@@ -95,7 +97,7 @@ class LoopQueue:
         # Batches have slots in the dispatcher; the warm-up has not.
         self._free = asyncio.Semaphore(definition.concurrency)
         self._dispatcher: AsyncDispatcher[Item, Result] = AsyncDispatcher(
-            TaskRunner(self._run), observers=tallies
+            TaskRunner(self._run), observers=[*tallies, self]
         )
         self._dispatcher.set_api(definition.rules)
         for slot in range(definition.concurrency):
@@ -155,6 +157,19 @@ class LoopQueue:
             number = self._callers[task] = next(self._numbers)
         return number
 
+    # The dispatcher's observer
+
+    def batch_started(self, batch: Batch[Any]) -> None:
+        pass
+
+    def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
+        """Expect the slot of a batch past its timeout: calls that its end allows wait for it."""
+        if status == "timed_out":
+            self._dispatcher.worker_expected(batch.worker)
+
+    def request_shed(self, shed: Shed) -> None:
+        pass
+
     async def _run(self, batch: Batch[Submission[Item, Result]]) -> BatchResult[Result]:
         items, limit = payloads_of(batch), self.limit
         if limit.pads is not batch.pads:
@@ -178,7 +193,7 @@ class LoopQueue:
                 tally.ran_out_of_memory(run.memory_failures)
             if not self._loop.is_closed():
                 # The dispatcher gave up the slot of a call that ran past its timeout; the call ends only now.
-                self._dispatcher.worker_ready(batch.worker)
+                self._dispatcher.worker_ready(batch.worker, place=batch.worker)
                 if limit.most != self._most or is_being_cancelled():
                     self.set_limit()
 

@@ -18,12 +18,18 @@ class Parameters:
         is_bound: True if the first parameter is the instance or class of a method.
 
     Raises:
-        TypeError: if it has none, or accepts any number of arguments.
+        TypeError: if it has none, or accepts any number of arguments; if it has no signature.
     """
 
     def __init__(self, function: Callable[..., Any], *, is_bound: bool) -> None:
         self._name = name_of(function)
-        signature = inspect.signature(function)
+        try:
+            signature = inspect.signature(function)
+        except ValueError:
+            raise TypeError(
+                f"@batched: {self._name} has no signature that names its parameters; decorate a function "
+                "that calls it"
+            ) from None
         found = list(signature.parameters.values())
         if unbounded := [str(one) for one in found if one.kind in _VARIABLE]:
             raise TypeError(

@@ -90,6 +90,10 @@ def test_signatures_without_lists_are_refused() -> None:
         TypeError, match=r"any_number must name its parameters, .* got \*texts.* and \*\*more"
     ):
         batched()(any_number)
+    with pytest.raises(
+        TypeError, match=r"min has no signature that names its parameters; decorate a function that calls it"
+    ):
+        batched()(min)
     with pytest.raises(TypeError, match=r"nothing must have a parameter for the list of items, got \(\)"):
         batched()(nothing)
 

@@ -230,6 +230,32 @@ async def test_a_slot_is_not_used_before_the_cancelled_call_is_over() -> None:
     assert await sleep(1.0) == 1.0
 
 
+async def test_calls_wait_for_a_slot_that_is_usually_free_in_time() -> None:
+    """Once it is known how long calls that were cancelled take to end."""
+    took_s: list[float] = []
+
+    @batched(timeout=5, mb_max_latency=1e5)
+    async def sleep(items: list[float]) -> list[float]:
+        try:
+            await asyncio.sleep(items[0])
+        except asyncio.CancelledError:
+            await asyncio.sleep(3.0)
+            raise
+        return items
+
+    for _ in range(2):
+        with pytest.raises(BatchTimedOut):
+            await sleep(1000.0)
+        began = asyncio.get_running_loop().time()
+        try:
+            await sleep(1.0)
+            took_s.append(asyncio.get_running_loop().time() - began)
+        except RequestShed:
+            await asyncio.sleep(4.0)
+
+    assert took_s == [pytest.approx(4.0)]
+
+
 async def test_a_caller_that_leaves_disturbs_nobody() -> None:
     squares = Squares()
     square = batched()(squares.square)
