@@ -16,7 +16,7 @@ from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
 from uncork.batched_functions.decorator import batched
 from uncork_dispatcher import Batch
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.schema import DefinitionError, rounded_cost
 
 pytestmark = pytest.mark.virtual_time
 
@@ -37,6 +37,8 @@ async def test_each_parameter_has_a_list() -> None:
         rank("t", text="d", top=1),
     )
 
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        await rank("q", "a", 3, "de")
     assert list(await asyncio.gather(*calls)) == ["q:a", "r:b", "s:c", "t:d"]
     assert lists == [(["q", "r", "s", "t"], ["a", "b", "c", "d"], [5, 5, 7, 1], ["en", "en", "de", "en"])]
 
@@ -159,12 +161,10 @@ async def test_the_costs_reach_the_dispatcher(monkeypatch: pytest.MonkeyPatch) -
     await asyncio.gather(echo("a", 1.5), echo("b", 1.5625))
 
     [batch] = batches
-    assert ([one.cost for one in batch.requests], batch.rows, batch.padded, batch.count) == (
-        [1.5, 1.5625],
-        3.0625,
-        3.125,
-        2,
-    )
+    assert [one.cost for one in batch.requests] == [1.5, 1.5625]
+    assert (batch.rows, batch.padded, batch.count) == (3.0625, 3.125, 2)
+    await echo("c", 0.1)
+    assert [one.cost for one in batches[1].requests] == [rounded_cost(0.1)]
 
 
 @pytest.mark.parametrize("cost", [0, -1, math.nan, math.inf, 1e10, "3", None, True])

@@ -530,3 +530,21 @@ def test_classes_that_cannot_be_meant_are_refused(arguments: dict[str, Any], say
 
     with pytest.raises(DefinitionError, match=says):
         batched(**arguments)(echo)
+
+
+async def test_no_part_runs_for_callers_who_have_left() -> None:
+    lists: list[list[int]] = []
+
+    @batched()
+    async def slow(items: list[int]) -> list[int]:
+        lists.append(items)
+        await asyncio.sleep(1)
+        return items
+
+    callers = [asyncio.ensure_future(slow(item)) for item in range(4)]
+    await asyncio.sleep(0.5)
+    for caller in callers:
+        caller.cancel()
+    await asyncio.wait(callers)
+    await asyncio.sleep(3)
+    assert lists == [[0, 1, 2, 3]]

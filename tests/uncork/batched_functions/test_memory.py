@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,8 +15,12 @@ from hypothesis import strategies as st
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
+from uncork.batched_functions.batch_run import BatchRun
 from uncork.batched_functions.decorator import batched
+from uncork_dispatcher import ApiRules
 from uncork_dispatcher.errors import BatchTimedOut
+from uncork_workers.process.batches.size_limit import SizeLimit
+from uncork_workers.wire.cutting import Extent
 
 pytestmark = pytest.mark.virtual_time
 
@@ -192,3 +197,53 @@ def test_each_caller_has_what_the_item_gives_alone(items: list[int], fits: int, 
             assert isinstance(end, ValueError) if item in bad else end == item
 
     run(main(), loop_factory=VirtualLoop)
+
+
+async def test_an_item_too_large_among_other_faults_limits_nobody() -> None:
+    """The search for the item at fault finds it; its neighbours are not suspected the next time."""
+
+    @batched(mb_max_latency=1e6)
+    async def call(items: list[int]) -> list[int]:
+        if 0 in items:
+            raise ValueError("zero")
+        if 5 in items:
+            raise MemoryError("five")
+        return items
+
+    for _ in range(4):
+        ends = await asyncio.gather(*map(call, range(8)), return_exceptions=True)
+        assert [type(end) for end in ends] == [ValueError, int, int, int, int, MemoryError, int, int]
+    assert call.stats().limit == 1000
+
+
+@pytest.mark.parametrize(("pads", "most"), [(True, 25), (False, 11)])
+async def test_the_size_of_a_call_counts_padding(pads: bool, most: float) -> None:
+    """Three items of 1 and one of 10 run out of memory together; halves of them do not."""
+
+    async def call(part: Sequence[int]) -> Any:
+        return MemoryError() if len(part) == 4 else [*part]
+
+    limit = SizeLimit()
+    for _ in range(2):
+        run = BatchRun(
+            call,
+            function=test_the_size_of_a_call_counts_padding,
+            rules=ApiRules(name="call"),
+            extents=[Extent(1, cost, cost) for cost in (1, 1, 1, 10)],
+            pads=pads,
+            limit=limit,
+            clock=asyncio.get_running_loop().time,
+        )
+        assert (await run.run()).results == [0, 1, 2, 3]
+        assert run.memory_failures == 1
+    assert limit.most == most
+
+
+async def test_a_limit_in_another_unit_is_forgotten() -> None:
+    memory = Memory(100)
+    call = batched()(memory.call)
+    limit = call._queues.here().limit
+    limit.become(SizeLimit(5))
+    limit.pads = True
+    await call(1)
+    assert call.stats().limit == 1000

@@ -296,3 +296,10 @@ async def test_callers_may_leave_at_any_moment(at: int) -> None:
             assert isinstance(end, ValueError) if item == 3 else end == item
     assert await picky.pick(9, 0) == 9
     assert not isinstance(ends[3], DispatchError)
+
+
+async def test_a_bound_method_stays_bound_in_another_class() -> None:
+    class Front:
+        embed = Model("m").embed
+
+    assert await Front().embed("a") == "m:a"

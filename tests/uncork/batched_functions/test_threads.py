@@ -288,3 +288,23 @@ async def test_methods_have_a_thread_for_each_instance() -> None:
 
 def _threads() -> set[str]:
     return {thread.name for thread in threading.enumerate()}
+
+
+async def test_no_part_runs_for_callers_who_have_left() -> None:
+    gate = Gate()
+
+    @batched(mb_max_latency=1e6)
+    def fail(items: list[int]) -> list[int]:
+        gate.call(items)
+        raise ValueError("bad")
+
+    callers = [asyncio.ensure_future(fail(item)) for item in range(4)]
+    await until(lambda: gate.running)
+    for caller in callers:
+        caller.cancel()
+    await asyncio.wait(callers)
+    gate.open(9)
+    await until(lambda: fail.stats().batches)
+    assert gate.lists == [[0, 1, 2, 3]]
+    with pytest.raises(ValueError, match="bad"):
+        await fail(5)
