@@ -13,6 +13,7 @@ from uncork_dispatcher import CORE_IS_COMPILED
 
 COMMANDS = (
     "serve",
+    "init",
     "worker",
     "config",
     "reload",

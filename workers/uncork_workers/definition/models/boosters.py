@@ -73,16 +73,19 @@ def lightgbm_service(path: Path) -> type[Service]:
     lightgbm = library("lightgbm")
     booster = load("LightGBM", lambda: lightgbm.Booster(model_file=path))
     names: list[str] = booster.feature_name()
-    categories = _categories_of(booster, names)
-    has_names = not all(map(_UNNAMED.fullmatch, names)) or bool(categories)
-    adapter, example = _input_of(len(names), names if has_names else None, categories)
+    found = _categories_of(booster, names)
+    has_names = not all(map(_UNNAMED.fullmatch, names)) or bool(found)
+    adapter, example = _input_of(len(names), names if has_names else None, found)
 
     class Model(Service):
+        categories = tuple(found)
+        """The columns that were of the dtype category in training."""
+
         @api(input=adapter, warmup=example)
         def predict(self, rows: Any) -> Any:
             """Return the output of the objective for each row, such as a probability."""
             # The booster has the categories of its training data; it treats all others as missing.
-            return booster.predict(rows.astype(dict.fromkeys(categories, "category")) if categories else rows)
+            return booster.predict(rows.astype(dict.fromkeys(found, "category")) if found else rows)
 
     Model.__doc__ = f"The LightGBM model {path.name}."
     return Model

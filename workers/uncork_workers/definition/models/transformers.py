@@ -16,9 +16,9 @@ from uncork_workers.wire.schema import DefinitionError
 log = logging.getLogger("uncork.worker")
 
 _CLASSIFIER, _ENCODER = "ForSequenceClassification", "Model"
-_EXAMPLE = "The ferry leaves the harbor at noon and reaches the island before the sun goes down."
+EXAMPLE = "The ferry leaves the harbor at noon and reaches the island before the sun goes down."
 # Of text in a batch, which bounds the memory of the first batches; the goal usually ends a batch earlier.
-_MOST_BYTES = 64 * 2**10
+MOST_BYTES = 64 * 2**10
 _UNLIMITED = 2**31
 _MOST_CONFIG_BYTES = 2**20
 # Whether the first token stands for the text, or the mean of all.
@@ -103,13 +103,13 @@ def service(path: Path, *, trust_pickle: bool) -> type[Service]:
 
 
 def _embedder(path: Path, *, safe: bool) -> type[Service]:
-    pooling = _pooling_of(path)
+    pooling = pooling_of(path)
 
     class Model(Service):
         def setup(self) -> None:
             self.encode = Encoder(path, "AutoModel", safe=safe, most_tokens=pooling.most_tokens)
 
-        @api(input=Text(), cost="bytes", mb_max_batch_size=_MOST_BYTES, warmup=_EXAMPLE)
+        @api(input=Text(), cost="bytes", mb_max_batch_size=MOST_BYTES, warmup=EXAMPLE)
         def embed(self, texts: list[str]) -> np.ndarray[Any, Any]:
             """Return a vector for each text."""
             output, mask = self.encode(texts)
@@ -138,7 +138,7 @@ def _classifier(path: Path, config: dict[str, Any], *, safe: bool) -> type[Servi
             self.encode = Encoder(path, "AutoModelForSequenceClassification", safe=safe)
             self.labels = self.encode.labels
 
-        @api(input=Text(), cost="bytes", mb_max_batch_size=_MOST_BYTES, warmup=_EXAMPLE)
+        @api(input=Text(), cost="bytes", mb_max_batch_size=MOST_BYTES, warmup=EXAMPLE)
         def predict(self, texts: list[str]) -> list[Any]:
             """Return the most probable label of each text, or all above 50 % if a text can have several."""
             probabilities = self.probabilities(texts)
@@ -149,7 +149,7 @@ def _classifier(path: Path, config: dict[str, Any], *, safe: bool) -> type[Servi
                 ]
             return [self.labels[at] for at in probabilities.argmax(axis=1)]
 
-        @api(input=Text(), cost="bytes", mb_max_batch_size=_MOST_BYTES, warmup=_EXAMPLE)
+        @api(input=Text(), cost="bytes", mb_max_batch_size=MOST_BYTES, warmup=EXAMPLE)
         def predict_proba(self, texts: list[str]) -> dict[str, Any]:
             """Return the probability of each label."""
             return dict(zip(self.labels, self.probabilities(texts).T, strict=True))
@@ -184,7 +184,7 @@ def _check_weights(path: Path, *, trust_pickle: bool) -> bool:
     return False
 
 
-def _pooling_of(path: Path) -> _Pooling:
+def pooling_of(path: Path) -> _Pooling:
     if not (path / "modules.json").is_file():
         return _Pooling()
     modules = _read(path / "modules.json", list)

@@ -1,0 +1,119 @@
+"""``uncork init``: the file that it writes serves what the model file serves."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import joblib
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner, Result
+
+from tests.model_files import save_doubling, save_scaling
+from tests.workers.conftest import project
+from tests.workers.definition.models.serving import run, served
+from tests.workers.definition.models.test_transformers import CLASSIFIER, ENCODER, needs_torch, save, write
+from uncork.cli.app import app
+
+__all__ = ["project"]
+
+NUMBERS = np.array([[0.0, 1.0], [1.0, 0.0]] * 20)
+TARGETS = [0, 1] * 20
+SILENT = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 2, "min_data_per_group": 1}
+
+
+def init(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["init", *arguments], env={"COLUMNS": "250"})
+
+
+def check_same(model: str, *rows: object, name: str, file: str = "written.py") -> None:
+    """Check that the written file serves the same APIs, with the same results."""
+    result = init(model, "--output", file, "--trust-pickle")
+    assert result.exit_code == 0, result.output
+    assert result.output == f"wrote {file}; serve it with: uncork serve {file}:{name}\n"
+    _, apis = served(model, trust_pickle=True)
+    _, written = served(f"{file}:{name}")
+    assert list(written) == list(apis)
+    for api, definition in apis.items():
+        settings = definition.description.settings
+        sizes = settings.allowed_batch_sizes
+        assert written[api].description.settings == settings
+        expected = run(model, *rows, api=api, trust_pickle=True, allowed_batch_sizes=sizes)
+        assert run(f"{file}:{name}", *rows, api=api, allowed_batch_sizes=sizes) == expected
+
+
+def test_onnx_files(project: Path) -> None:
+    save_doubling('it\'s """ odd.onnx', ["n", 3])
+    check_same('it\'s """ odd.onnx', [1, 2, 3], [4, 5, 6], name="ItSOdd", file="odd_service.py")
+    save_doubling("fixed.onnx", [4, 2])
+    check_same("fixed.onnx", [1, 2], name="Fixed", file="fixed_service.py")
+    save_scaling("scaling.onnx")
+    row = {"ids": [1, 2], "scale": [2], "name": "é"}
+    check_same("scaling.onnx", row, row, name="Scaling", file="scaling_service.py")
+
+
+def test_a_model_in_another_folder_is_named_by_its_whole_path(project: Path) -> None:
+    Path("models").mkdir()
+    Path("code").mkdir()
+    save_doubling("models/m.onnx", ["n", 3])
+
+    check_same("models/m.onnx", [1, 2, 3], name="M", file="code/other.py")
+    check_same("models/m.onnx", [1, 2, 3], name="M", file="above.py")
+
+    assert repr(str(project / "models/m.onnx")) in Path("code/other.py").read_text()
+    assert "Path(__file__).parent / 'models/m.onnx'" in Path("above.py").read_text()
+
+
+def test_estimators(project: Path) -> None:
+    joblib.dump(LogisticRegression().fit(NUMBERS, TARGETS), "array.joblib")
+    check_same("array.joblib", [0, 1], [1, 0.5], name="Array", file="array_service.py")
+    table = pd.DataFrame(NUMBERS, columns=["a", "b"])
+    joblib.dump(LogisticRegression().fit(table, TARGETS), "table.pkl")
+    check_same("table.pkl", {"a": 1, "b": 0.5}, {"b": 1, "a": 0}, name="Table", file="table_service.py")
+
+
+def test_boosters(project: Path) -> None:
+    xgboost: Any = importlib.import_module("xgboost")
+    xgboost.train({"nthread": 1}, xgboost.DMatrix(NUMBERS, TARGETS), 2).save_model("x.json")
+    check_same("x.json", [0, 1], [1, 0.5], name="X", file="x_service.py")
+    table = pd.DataFrame({"n": NUMBERS[:, 0], "kind": pd.Categorical(["x", "y"] * 20)})
+    lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 2).save_model("l.txt")
+    rows = [{"n": 1, "kind": one} for one in ("y", "x", "z")]
+    check_same("l.txt", *rows, name="L", file="l_service.py")
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", ["BertModel", "BertForSequenceClassification"])
+def test_text_models(project: Path, kind: str) -> None:
+    save(kind)
+    check_same("bert-tiny", "good day", "bad", name="BertTiny", file=f"{kind.lower()}_service.py")
+
+
+@pytest.mark.parametrize("config", [ENCODER, CLASSIFIER])
+def test_text_models_are_written_without_their_libraries(project: Path, config: object) -> None:
+    write("config.json", config)
+    write("model.safetensors", "")
+
+    assert init("bert-tiny").exit_code == 0
+
+    compile(Path("service.py").read_text(), "service.py", "exec")
+
+
+def test_what_it_refuses(project: Path) -> None:
+    save_doubling("a.onnx", ["n", 3])
+    Path("service.py").write_text("mine")
+    joblib.dump({}, "b.joblib")
+
+    for arguments, code, says in (
+        (["a.onnx"], 2, "uncork init: service.py exists; give another file with --output"),
+        (["a.onnx", "--output", "no/s.py"], 1, "cannot write no/s.py: No such file or directory"),
+        (["service.py:A"], 2, "'service.py:A' is no model; give a model file such as model.onnx"),
+        (["b.joblib"], 2, "b.joblib: this is a pickle, which can run any code when it is loaded"),
+        (["c.onnx"], 2, "c.onnx: there is no such file"),
+    ):
+        result = init(*arguments)
+        assert (result.exit_code, says in " ".join(result.output.split())) == (code, True), result.output
+    assert Path("service.py").read_text() == "mine"

@@ -1,0 +1,161 @@
+"""The Python file of a service that does what a model file does without code, for authors to change."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from pprint import pformat
+from typing import Any, NamedTuple
+
+from uncork_workers.definition.models.targets import is_model_folder
+from uncork_workers.definition.models.transformers import EXAMPLE, MOST_BYTES, pooling_of
+from uncork_workers.definition.service import Service, find_apis
+from uncork_workers.wire.schema import ApiDescription
+
+_WIDTH = 96
+
+
+class _Parts(NamedTuple):
+    """What differs between the kinds: modules to import, constants, and the lines of methods.
+
+    ``calls`` are the bodies of the APIs, in their order.
+    """
+
+    modules: Sequence[str]
+    setup: Sequence[str]
+    calls: Sequence[Sequence[str]]
+    constants: Sequence[str] = ()
+
+
+def source_of(target: str, service: type[Service], *, folder: Path) -> str:
+    """Return the text of a Python file in ``folder`` that serves a model as ``service`` does."""
+    path = Path(target).absolute()
+    apis = [api.description for api in find_apis(service)]
+    adapter, text, constant = _input(apis[0])
+    parts = _parts(path, service, apis)
+    in_folder = path.is_relative_to(folder)
+    place = (
+        f"Path(__file__).parent / {str(path.relative_to(folder))!r}" if in_folder else f"Path({str(path)!r})"
+    )
+    methods = [
+        line
+        for api, call in zip(apis, parts.calls, strict=True)
+        for line in (
+            "",
+            f"    @api({', '.join([f'input={text}', *_arguments(api)])})",
+            f"    def {api.name}(self, rows):",
+            *(f"        {one}" for one in call),
+        )
+    ]
+    modules = [f"import {one}" for one in parts.modules]
+    lines = [
+        f'"""The service {service.__name__}, written by `uncork init`."""',
+        *("", *(one for one in modules if one == "import os"), "from pathlib import Path"),
+        *("", *(one for one in modules if one != "import os")),
+        *("", "from uncork import Service, api", f"from uncork.adapters import {adapter}"),
+        *("", f"MODEL = {place}", *constant, *parts.constants),
+        *("", "", f"class {service.__name__}(Service):", "    def setup(self):"),
+        *(f"        {one}" for one in parts.setup),
+        *methods,
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _input(api: ApiDescription) -> tuple[str, str, list[str]]:
+    """Return the name of the adapter, the text that makes it, and the constants that this text names."""
+    match api.input:
+        case {"kind": "ndarray", "dtype": dtype, "shape": shape}:
+            return "NdArray", f"NdArray(dtype={dtype!r}, shape={tuple(shape)!r})", []
+        case {"kind": "dataframe", "columns": columns}:
+            return "DataFrame", "DataFrame(columns=COLUMNS)", [_constant("COLUMNS", columns)]
+        case {"kind": "text"}:
+            return "Text", "Text()", []
+    return "Json", "Json()", []
+
+
+def _constant(name: str, value: Any) -> str:
+    return f"{name} = {pformat(value, width=_WIDTH, compact=True, sort_dicts=False)}"
+
+
+def _arguments(api: ApiDescription) -> list[str]:
+    settings = api.settings
+    arguments = []
+    match api.input:
+        case {"kind": "ndarray", "shape": [int() as count]} if api.input["dtype"] != "bool":
+            arguments.append(f"warmup=[0] * {count}")
+    if settings.cost is not None:
+        arguments += [f"cost={settings.cost!r}", f"mb_max_batch_size={MOST_BYTES}", f"warmup={EXAMPLE!r}"]
+    if settings.allowed_batch_sizes:
+        arguments += [f"allowed_batch_sizes={list(settings.allowed_batch_sizes)!r}"]
+    return arguments
+
+
+def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -> _Parts:
+    if is_model_folder(str(path)):
+        return _of_texts(path, apis)
+    match path.suffix:
+        case ".onnx":
+            return _of_onnx(apis[0])
+        case ".joblib" | ".pkl":
+            calls = [[f"return self.model.{api.name}(rows)"] for api in apis]
+            return _Parts(["joblib"], ["self.model = joblib.load(MODEL)"], calls)
+        case ".txt":
+            categories: Sequence[str] = vars(service)["categories"]
+            rows = f"rows.astype({dict.fromkeys(categories, 'category')!r})" if categories else "rows"
+            setup = ["self.model = lightgbm.Booster(model_file=MODEL)"]
+            return _Parts(["lightgbm"], setup, [[f"return self.model.predict({rows})"]])
+    setup = ["self.model = xgboost.Booster(model_file=MODEL)"]
+    return _Parts(["xgboost"], setup, [["return self.model.inplace_predict(rows)"]])
+
+
+def _of_onnx(api: ApiDescription) -> _Parts:
+    setup = [
+        "options = onnxruntime.SessionOptions()",
+        'options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))',
+        'options.add_session_config_entry("session.intra_op.allow_spinning", "0")',
+        "available = onnxruntime.get_available_providers()",
+        'wanted = "CUDAExecutionProvider", "CPUExecutionProvider"',
+        "providers = [provider for provider in wanted if provider in available]",
+        "self.session = onnxruntime.InferenceSession(MODEL, options, providers=providers)",
+        "self.outputs = [output.name for output in self.session.get_outputs()]",
+    ]
+    result = "return dict(zip(self.outputs, self.session.run(None, inputs), strict=True))"
+    if api.input["kind"] == "ndarray":
+        feed = f"inputs = {{{api.input['name']!r}: rows}}"
+        return _Parts(["os", "onnxruntime"], setup, [[feed, result]])
+    tensors = api.input["tensors"].items()
+    dtypes = {name: "object" if one["dtype"] == "str" else one["dtype"] for name, one in tensors}
+    feed = "inputs = {name: np.array([row[name] for row in rows], dtype) for name, dtype in DTYPES.items()}"
+    return _Parts(
+        ["os", "numpy as np", "onnxruntime"], setup, [[feed, result]], [_constant("DTYPES", dtypes)]
+    )
+
+
+def _of_texts(path: Path, apis: Sequence[ApiDescription]) -> _Parts:
+    loader = "AutoModel" if apis[0].name == "embed" else "AutoModelForSequenceClassification"
+    setup = [
+        "self.tokenizer = transformers.AutoTokenizer.from_pretrained(MODEL, local_files_only=True)",
+        f"self.model = transformers.{loader}.from_pretrained(MODEL, local_files_only=True).eval()",
+    ]
+    run = [
+        'tokens = self.tokenizer(rows, padding=True, truncation=True, return_tensors="pt")',
+        "with torch.inference_mode():",
+        "    output = self.model(**tokens)",
+    ]
+    if apis[0].name == "embed":
+        calls = [[*run, *_pooled(path)]]
+    else:
+        labels = "labels = self.model.config.id2label"
+        best = "return [labels[at] for at in output.logits.argmax(1).tolist()]"
+        each = "return {labels[at]: column.numpy() for at, column in enumerate(output.logits.softmax(1).T)}"
+        calls = [[*run, labels, best], [*run, labels, each]]
+    return _Parts(["torch", "transformers"], setup, calls)
+
+
+def _pooled(path: Path) -> list[str]:
+    pooling = pooling_of(path)
+    mean = [
+        'mask = tokens["attention_mask"].unsqueeze(-1)',
+        "vectors = (output.last_hidden_state * mask).sum(1) / mask.sum(1)",
+    ]
+    found = ["vectors = output.last_hidden_state[:, 0]"] if pooling.first_token else mean
+    unit = ["vectors = vectors / vectors.norm(dim=1, keepdim=True)"] if pooling.normalize else []
+    return [*found, *unit, "return vectors.numpy()"]
