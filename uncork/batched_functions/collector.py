@@ -16,7 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from uncork.batched_functions.queues import BatchedStats, live, tallies
+from uncork.batched_functions.queues import BatchedStats, Queues, live, tallies
 from uncork.batched_functions.tally import Histogram, Tally
 
 _COUNTERS: tuple[tuple[str, str, str, Callable[[Tally], Counter[str]]], ...] = (
@@ -32,12 +32,6 @@ _HISTOGRAMS: tuple[tuple[str, str, Callable[[Tally], Histogram]], ...] = (
 )
 _GAUGES: tuple[tuple[str, str, Callable[[BatchedStats], float], Callable[[list[float]], float]], ...] = (
     ("uncork_queue_rows", "Items queued; their cost, if the function has one.", lambda one: one.queued, sum),
-    (
-        "uncork_batch_limit",
-        "Most items in a batch, or their cost, set or because more did not fit into memory.",
-        lambda one: one.limit,
-        min,
-    ),
     (
         "uncork_estimate_intercept_seconds",
         "Estimated fixed time per batch.",
@@ -89,18 +83,26 @@ class BatchedCollector(Collector):
 
 
 def _gauges() -> Iterable[Metric]:
-    stats: dict[str, list[BatchedStats]] = {}
-    goals = GaugeMetricFamily("uncork_goal_seconds", "Latency goal.", labels=["function"])
+    named: dict[str, list[Queues]] = {}
     for queues in live():
-        label = queues.definition.label
-        if label not in stats:
-            goals.add_metric([label], queues.definition.rules.goal_s)
-        stats.setdefault(label, []).append(queues.stats())
-    yield goals
+        named.setdefault(queues.definition.label, []).append(queues)
+    goals = GaugeMetricFamily("uncork_goal_seconds", "Latency goal.", labels=["function"])
+    text = "Most items in a batch; their cost, if the function has one."
+    most = GaugeMetricFamily("uncork_max_batch_rows", text, labels=["function"])
+    text = "Most items in a batch, or their cost, because more did not fit into memory."
+    limits = GaugeMetricFamily("uncork_batch_limit", text, labels=["function"])
+    stats = {label: [queues.stats() for queues in several] for label, several in named.items()}
+    for label, several in named.items():
+        rules, limit = several[0].definition.rules, min(one.limit for one in stats[label])
+        goals.add_metric([label], rules.goal_s)
+        most.add_metric([label], rules.max_batch_rows)
+        if limit < rules.max_batch_rows:
+            limits.add_metric([label], limit)
+    yield from (goals, most, limits)
     for name, text, read, merge in _GAUGES:
         gauge = GaugeMetricFamily(name, text, labels=["function"])
-        for label, several in stats.items():
-            gauge.add_metric([label], merge([read(one) for one in several]))
+        for label, all_stats in stats.items():
+            gauge.add_metric([label], merge([read(one) for one in all_stats]))
         yield gauge
 
 

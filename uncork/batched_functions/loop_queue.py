@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import logging
 import math
@@ -242,7 +243,14 @@ class LoopQueue:
 
     def _call_in_thread(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Any:
         with _Running(function):
-            return self._parameters.call(function, calls)
+            results = self._parameters.call(function, calls)
+        if inspect.iscoroutine(results):
+            results.close()
+            raise TypeError(
+                f"the plain function {self.rules.name} returned a coroutine; decorate an async function with "
+                "@batched directly"
+            )
+        return results
 
 
 def _is_closing(error: BaseException) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
+from uncork import api
 from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
 from uncork_workers.wire.schema import DefinitionError
@@ -454,6 +456,13 @@ def test_the_program_ends_when_the_function_ends_it() -> None:
         runner.run(wait())
 
     assert str(callers[0].exception()) == "the batch function raised SystemExit(3)"
+
+
+def test_arguments_are_spelled_as_those_of_api() -> None:
+    """With the same defaults."""
+    of_api, ours = inspect.signature(api).parameters, dict(inspect.signature(batched).parameters)
+    del ours["misplaced"], ours["class_of"]
+    assert {name: one.default for name, one in ours.items()} == {name: of_api[name].default for name in ours}
 
 
 def test_without_parentheses_it_says_how_to_write_it() -> None:

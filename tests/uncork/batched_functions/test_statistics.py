@@ -115,9 +115,13 @@ async def test_a_scrape_has_the_metrics_of_all_functions() -> None:
     assert sum(value for (name, *_), value in found.items() if name == "releases_total") == 3
     assert found["goal_seconds", label] == 0.5
     assert found["queue_rows", label] == 0
-    assert found["batch_limit", label] <= 1000
+    assert found["max_batch_rows", label] == 1000
+    assert ("batch_limit", label) not in found
     assert found["estimate_intercept_seconds", label] >= 0
     assert ("estimate_slope_seconds", label) in found
+
+    await asyncio.gather(*(models[0].embed(item) for item in range(4)))
+    assert values()["batch_limit", label] == models[0].embed.stats().limit < 4
 
 
 def test_a_function_is_counted_over_all_loops() -> None:

@@ -126,6 +126,20 @@ async def test_every_exception_reaches_its_caller(kind: type[BaseException], rai
     assert isinstance(ends[2], RuntimeError if kind is StopIteration else expected)
 
 
+async def test_a_coroutine_of_a_plain_function_is_an_error() -> None:
+    """A decorator below @batched may hide that a function is async."""
+
+    async def echo(items: list[int]) -> list[int]:
+        return items
+
+    @batched()
+    def wrapped(items: list[int]) -> Any:
+        return echo(items)
+
+    with pytest.raises(TypeError, match="wrapped returned a coroutine; decorate an async function"):
+        await wrapped(1)
+
+
 async def test_a_wrong_number_of_results() -> None:
     @batched()
     def none(items: list[int]) -> list[int]:
