@@ -1,4 +1,4 @@
-"""``uncork config``: the current settings, the source of each, and what a reload would change."""
+"""``uncork config``: the current settings, the source of each, what a reload would change, and a schema."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -11,11 +11,12 @@ from rich.table import Table
 from uncork.cli.command import Command
 from uncork.cli.config.diff import diff
 from uncork.cli.config.shown import ServiceSettings, Settings, setting, settings_in_force, settings_of_apis
-from uncork.cli.configurable import takes_options
+from uncork.cli.configurable import CONFIGURABLE, takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.terminal import plain_table, show
 from uncork.cli.usage import refusals
 from uncork.config.names import OF_SERVICES, settings_of
+from uncork.config.schema import file_schema
 from uncork.server.options import ServeOptions
 from uncork.server.server_options import ServerOptions
 from uncork.server.services import ONLY, services_of
@@ -29,6 +30,13 @@ config = typer.Typer(
 )
 
 config.command("diff", cls=Command)(diff)
+
+
+@config.command("schema", cls=Command)
+def schema() -> None:
+    """Print a JSON Schema of the configuration file, for editors."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(file_schema(CONFIGURABLE))))
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the settings as JSON.")]
 
