@@ -19,6 +19,7 @@ from PIL import Image
 
 from tests.e2e.server import HTTP, ROOT, Server, eventually, running
 from tests.markdown_pages import blocks
+from tests.model_files import save_doubling
 
 README = ROOT / "README.md"
 SERVICES = Path(__file__).parent / "services"
@@ -146,6 +147,14 @@ def test_extra_loadtest(install: Callable[[str], Environment]) -> None:
     )
 
     assert '"answered_per_s"' in done.stdout, done.stderr
+
+
+def test_extra_models(install: Callable[[str], Environment]) -> None:
+    environment = install("models")
+    save_doubling(environment.folder / "doubling.onnx", ["batch", 1])
+
+    with environment.serving("doubling.onnx") as server:
+        assert HTTP.post(f"{server.base}/predict", json=[1]).json() == {"y": [2]}
 
 
 def test_extra_reload(install: Callable[[str], Environment]) -> None:

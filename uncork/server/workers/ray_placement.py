@@ -13,6 +13,7 @@ from uncork.server.options import ServeOptions
 from uncork.server.workers.places import read_worker_address
 from uncork.server.workers.worker_port import is_loopback
 from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork_workers.definition.models.targets import is_model
 from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.connection import RayUnusable
 from uncork_workers.ray.launcher import RayLauncher, RayWorkers
@@ -97,7 +98,12 @@ def dialing(options: ServeOptions, port: WorkerPort, connected: Connected) -> Di
 
 
 def _shipped(target: str, folder: Path) -> tuple[Packer | None, str]:
-    """Return what packs the folder of a FILE.py target, and the target as the nodes find it."""
+    """Return what packs the folder of a FILE.py target, and the target as the nodes find it.
+
+    A model is not packed: it may be large, and clusters share a file system for such files.
+    """
+    if is_model(target):
+        return None, str(Path(target).absolute())
     place, _, service = target.rpartition(":")
     if not place.endswith(".py"):
         return None, target

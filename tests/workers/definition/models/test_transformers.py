@@ -73,6 +73,7 @@ def test_a_folder_without_safetensors_needs_trust(project: Path) -> None:
         ([], "config.json cannot be read: expected a JSON object"),
         ({**CLASSIFIER, "problem_type": "regression"}, "it is a regression"),
         ({**CLASSIFIER, "id2label": {"0": "score"}}, "it is a regression"),
+        ({"architectures": None, "id2label": 5}, "got none"),
     ],
 )
 def test_other_models_are_rejected(project: Path, config: object, says: str) -> None:

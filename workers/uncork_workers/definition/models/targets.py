@@ -25,7 +25,10 @@ def is_model(target: str) -> bool:
 
 def is_model_folder(target: str) -> bool:
     """Return whether a target names the folder of a model."""
-    return Path(target, CONFIG).is_file()
+    try:
+        return Path(target, CONFIG).is_file()
+    except OSError:  # a path that is too long, or in a folder that this user may not read
+        return False
 
 
 def class_name(target: str) -> str:

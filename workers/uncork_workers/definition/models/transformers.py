@@ -130,7 +130,8 @@ def _embedder(path: Path, *, safe: bool) -> type[Service]:
 
 def _classifier(path: Path, config: dict[str, Any], *, safe: bool) -> type[Service]:
     several = config.get("problem_type") == "multi_label_classification"
-    if config.get("problem_type") == "regression" or len(config.get("id2label") or "01") < 2:
+    labels = config.get("id2label")
+    if config.get("problem_type") == "regression" or (isinstance(labels, dict) and len(labels) == 1):
         raise DefinitionError("it is a regression, not a classifier; write a service class for it")
 
     class Model(Service):
