@@ -71,7 +71,17 @@ LAYERS = {
         *("settings", "readiness", "repository", "pages", "batching", "grpc", "front_end", "mounted"),
         *("services", "gateway", "proxy"),
     ],
-    "uncork": ["adapters", "outputs", "batched_functions", "config", "server", "testing", "cli", "__main__"],
+    "uncork": [
+        "adapters",
+        "outputs",
+        "batched_functions",
+        "config",
+        "server",
+        "mounting",
+        "testing",
+        "cli",
+        "__main__",
+    ],
     "uncork_loadtests": [
         "intervals",
         "traffic",

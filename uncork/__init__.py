@@ -33,6 +33,7 @@ __all__ = [
     "api",
     "batched",
     "context",
+    "mount",
     "pad",
 ]
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from uncork.batched_functions.decorator import batched
     from uncork.batched_functions.function import Batched
     from uncork.batched_functions.queues import BatchedStats
+    from uncork.mounting import mount
     from uncork_dispatcher import BatchTimedOut, DispatchError, RequestShed, WrongResultCount
     from uncork_workers.definition.service import Service, api
     from uncork_workers.process.context import Context, context
@@ -58,6 +60,7 @@ else:
         "api": "uncork_workers.definition.service",
         "batched": "uncork.batched_functions.decorator",
         "context": "uncork_workers.process.context",
+        "mount": "uncork.mounting",
         "pad": "uncork_workers.process.padding",
     }
 

@@ -6,8 +6,8 @@ from typing import Protocol
 from uncork_gateway.errors import BadRequest, GatewayError
 
 _ACCESS = (
-    "clients may load and unload services only with an API key (--api-key-file), or on the admin port "
-    "(--admin-port)"
+    "clients may load and unload services only with an API key (--api-key-file), on the admin port "
+    "(--admin-port), or in an application that calls mount() with admin=True"
 )
 _NO_REPOSITORY = "the services of this server cannot be loaded or unloaded"
 # Services depend on no others.

@@ -13,6 +13,7 @@ from uncork.config.names import check_service_name
 from uncork.config.sources import Kind
 from uncork.server.options import ServeOptions
 from uncork.server.server_options import ServiceValues
+from uncork_gateway.protocols.limits import Limits
 from uncork_workers.definition.models.targets import class_name, is_model
 
 ONLY = ""
@@ -41,6 +42,29 @@ def services_of(options: ServeOptions) -> dict[str, ServeOptions]:
     found = {name: _of_one(options, name, target, alone=len(named) == 1) for name, target in named.items()}
     everything = sum(one.worker_count.most for one in found.values())
     return {name: replace(one, all_workers=everything) for name, one in found.items()}
+
+
+def with_name(target: str) -> str:
+    """Return a target with the name of its service, as in NAME=FILE.py:SERVICE.
+
+    Raises:
+        WrongUsage: if it is no target.
+    """
+    return "=".join(_name_and_target(target))
+
+
+def service_settings(options: ServeOptions) -> dict[str, Any]:
+    """Return arguments of :class:`GatewaySettings` for a service, without those that the server decides."""
+    return {
+        "overrides": options.overrides,
+        "own_routes": options.own_routes,
+        "weight": options.weight,
+        "shadow": options.shadow,
+        "workers": options.worker_count.most,
+        "warmup_seconds": options.warmup_seconds,
+        "limits": Limits(options.max_request_rows, options.max_request_values),
+        **options.server_settings,
+    }
 
 
 def about(name: str, text: object) -> str:

@@ -29,14 +29,13 @@ from uncork.server.running.server import files_of
 from uncork.server.running.service import Place, RunningService
 from uncork.server.running.settings import RunningSettings, check_options
 from uncork.server.servers import Servers
-from uncork.server.services import errors_of, services_of
+from uncork.server.services import errors_of, service_settings, services_of
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork.server.workers.requirements import require_resources
 from uncork.server.workers.worker_port import check_worker_port
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
-from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.services.worker_events import ServiceUnusable
 from uncork_workers.extras import install_command
 from uncork_workers.process.logs import LogFormat
@@ -87,34 +86,28 @@ async def _serve(
 ) -> int:
     def settings_with(own: ServeOptions, keys: ApiKeys | None) -> GatewaySettings:
         return GatewaySettings(
-            overrides=own.overrides,
-            own_routes=own.own_routes,
-            weight=own.weight,
-            shadow=own.shadow,
-            workers=own.worker_count.most,
-            warmup_seconds=own.warmup_seconds,
-            limits=Limits(own.max_request_rows, own.max_request_values),
             keys=keys,
             # What follows cannot change while the server runs.
             admin=listeners.admin is not None,
             grpc=listeners.grpc is not None,
             traces=traces,
-            **own.server_settings,
+            **service_settings(own),
         )
 
     gateway = Gateway(settings_with(options, listeners.keys))
+    servers = Servers(gateway.front_end, listeners)
     running = RunningSettings(
         options=options,
         keys=listeners.keys,
         place=Place(
             gateway=gateway,
-            listeners=listeners,
+            admin_url=listeners.admin_url,
             folder=folder,
             settings=settings_with,
             keys=lambda: running.keys,
             failed=asyncio.get_running_loop().create_future(),
         ),
-        servers=Servers(gateway.front_end, listeners),
+        servers=servers,
         services={},
         files=set(files_of(options)),
     )
@@ -122,12 +115,12 @@ async def _serve(
         for name, own in services.items():
             with errors_of(name):
                 running.services[name] = await RunningService.open(name, own, running.place)
-        return await _run(running, console)
+        return await _run(running, servers, listeners, console)
     finally:
         gateway.front_end.close()
 
 
-async def _run(running: RunningSettings, console: Console) -> int:
+async def _run(running: RunningSettings, servers: Servers, listeners: Listeners, console: Console) -> int:
     options, place = running.options, running.place
     reloader = Reloader(place.gateway, running)
     place.gateway.repository = reloader
@@ -149,11 +142,11 @@ async def _run(running: RunningSettings, console: Console) -> int:
         background.append(asyncio.create_task(reloader.watch_settings()))
     try:
         handlers = {RELOAD: reloader.reload_requested, DIFF: reloader.diff_requested}
-        async with listening(place.listeners.port, handlers):
+        async with listening(listeners.port, handlers):
             return await serve_until_signal(
                 place.gateway.front_end,
-                running.servers,
-                announcing=_announce(running, background, progress),
+                servers,
+                announcing=_announce(running, listeners, background, progress),
                 drain=lambda: running.options.drain,
                 close=close,
                 reload=reloader.on_hangup,
@@ -163,7 +156,10 @@ async def _run(running: RunningSettings, console: Console) -> int:
 
 
 async def _announce(
-    running: RunningSettings, background: Sequence[asyncio.Task[None]], progress: StartupProgress
+    running: RunningSettings,
+    listeners: Listeners,
+    background: Sequence[asyncio.Task[None]],
+    progress: StartupProgress,
 ) -> None:
     """Print what is served, and when it is ready; raise the errors of background tasks."""
     started = time.monotonic()
@@ -177,7 +173,7 @@ async def _announce(
                 banner.Shown(service.name, description, service.options)
                 for service, description in zip(services, described, strict=True)
             ],
-            listeners=running.place.listeners,
+            listeners=listeners,
         )
         progress.hide()
         banner.print_lines(lines, log_format)

@@ -239,9 +239,10 @@ class Revision:
             service.recycler.limits = own.recycling
         gateway = running.place.gateway
         gateway.change(running.place.settings(options, self._keys))
-        running.servers.change(
-            max_body_bytes=options.max_body_bytes, max_connection_age_s=options.grpc_max_connection_age
-        )
+        if running.servers is not None:
+            running.servers.change(
+                max_body_bytes=options.max_body_bytes, max_connection_age_s=options.grpc_max_connection_age
+            )
         if (options.log_level, options.log_format) != (before.log_level, before.log_format):
             log_to_terminal(options.log_level, options.log_format.value, again=True)
         if self.changes:

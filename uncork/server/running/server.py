@@ -27,6 +27,7 @@ class RunningServer:
 
     Attributes:
         options, keys: those of the server.
+        servers: serve clients; None if another application does.
         services: the running services, by name.
         leaving: services that a reload has removed, and that answer what they have accepted.
         files: the files that the settings come from.
@@ -36,7 +37,7 @@ class RunningServer:
     options: ServeOptions
     keys: ApiKeys | None
     place: Place
-    servers: Servers
+    servers: Servers | None
     services: dict[str, RunningService]
     files: set[str]
     leaving: list[RunningService] = field(default_factory=list)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from uncork.server.listeners import Listeners
 from uncork.server.options import ServeOptions
 from uncork.server.running.kept_estimates import KeptEstimates
 from uncork.server.workers.placement import STANDBYS_SOCKET, WORKERS_SOCKET, StarterWith, launching
@@ -39,7 +38,7 @@ class Place:
 
     Attributes:
         gateway: serves them.
-        listeners: the ports for clients.
+        admin_url: the base URL for operators.
         folder: a private folder, in which each has one of its own.
         settings: returns their settings.
         keys: returns the accepted API keys.
@@ -48,7 +47,7 @@ class Place:
     """
 
     gateway: Gateway
-    listeners: Listeners
+    admin_url: str
     folder: Path
     settings: WithSettings
     keys: Callable[[], ApiKeys | None]
@@ -119,7 +118,7 @@ class RunningService:
                 await served.pool.listen(str(folder / STANDBYS_SOCKET), standby=True)
                 kept = await _recalled(name, options, served)
                 if port is not None:
-                    _listen_on_tcp(served, port, options, place.listeners)
+                    _listen_on_tcp(served, port, options, place.admin_url)
                 return cls(
                     name,
                     options,
@@ -183,13 +182,11 @@ class RunningService:
         await self._resources.aclose()
 
 
-def _listen_on_tcp(
-    served: ServedService, port: WorkerPort, options: ServeOptions, listeners: Listeners
-) -> None:
+def _listen_on_tcp(served: ServedService, port: WorkerPort, options: ServeOptions, admin_url: str) -> None:
     served.listen_on_tcp(port)
     if options.worker_token_file is not None:
         file = options.worker_token_file
-        how = waiting_for_workers(port, listeners, target=options.service, token_file=file)
+        how = waiting_for_workers(port, admin_url, target=options.service, token_file=file)
         log.info("%s", how)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import flags, option
-from uncork.server.listeners import Listeners, listening_socket, server_tls
+from uncork.server.listeners import listening_socket, server_tls
 from uncork.server.server_options import ServerOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.wire.handshake import read_token
@@ -141,9 +141,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def waiting_for_workers(
-    port: WorkerPort, listeners: Listeners, *, target: str, token_file: Path | None
-) -> str:
+def waiting_for_workers(port: WorkerPort, admin_url: str, *, target: str, token_file: Path | None) -> str:
     """Return how to start a worker on another machine, and where to see it."""
     host, number = port.listener.getsockname()[:2]
     address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
@@ -151,5 +149,5 @@ def waiting_for_workers(
     tls = " --ca FILE" if port.tls is not None else ""
     return (
         f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {dialed} "
-        f"--token-file {token_file}{tls}; see {listeners.admin_url}/status"
+        f"--token-file {token_file}{tls}; see {admin_url}/status"
     )

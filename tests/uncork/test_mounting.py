@@ -1,0 +1,262 @@
+"""What ``mount`` accepts, and the lifespan of an application around a service."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, Request
+from starlette.applications import Starlette
+from starlette.routing import Router
+
+from tests.e2e.services.probe import Probe
+from tests.gateway.running import turns
+from uncork import Service, mount
+
+Application = Starlette | Router
+
+
+class Outer:
+    class Inner(Service):
+        pass
+
+
+Renamed = type("Other", (Service,), {})
+
+
+def client_of(app: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app")
+
+
+async def post(app: Any, path: str, value: Any = 1) -> httpx.Response:
+    async with client_of(app) as client:
+        return await client.post(path, json=value)
+
+
+@asynccontextmanager
+async def running(app: Starlette) -> AsyncIterator[Any]:
+    """Run the lifespan of an application until the block ends, and give its state."""
+    async with app.router.lifespan_context(app) as state:
+        yield state
+
+
+@pytest.mark.parametrize(
+    ("service", "options", "error", "says"),
+    [
+        (Probe(), {}, TypeError, "mount() takes a subclass of uncork.Service, or a text such as"),
+        (int, {}, TypeError, "mount() takes a subclass of uncork.Service, or a text such as"),
+        ("digits", {}, ValueError, "mount(): 'digits' is not of the form MODULE:SERVICE, FILE.py:SERVICE or"),
+        (
+            "v2=a.py:Digits",
+            {},
+            ValueError,
+            "the gateway itself uses the path /v2; give the service another name",
+        ),
+        (
+            Outer.Inner,
+            {},
+            ValueError,
+            "workers cannot import Outer.Inner from tests.uncork.test_mounting; define",
+        ),
+        (
+            Renamed,
+            {},
+            ValueError,
+            "workers cannot import Other from tests.uncork.test_mounting; define it at",
+        ),
+        (
+            Probe,
+            {"prefix": "models"},
+            ValueError,
+            "prefix must begin with / and not end in it, such as /models",
+        ),
+        (Probe, {"prefix": "/"}, ValueError, "prefix must begin with / and not end in it, such as /models"),
+        (
+            Probe,
+            {"workers": 0},
+            ValueError,
+            "mount(): workers must be from 1 up, because a mounted",
+        ),
+        (
+            Probe,
+            {"workers": "two"},
+            ValueError,
+            "mount(): workers must be a number from 0 to 10000 or a range",
+        ),
+        (
+            Probe,
+            {"port": 80},
+            TypeError,
+            "mount() has no option 'port'; expected one of workers, idle_after",
+        ),
+        (
+            Probe,
+            {"mb_max_latencyy": 80},
+            TypeError,
+            "no option 'mb_max_latencyy'; did you mean mb_max_latency?",
+        ),
+        (
+            Probe,
+            {"mb_max_batch_size": 0},
+            ValueError,
+            "mb_max_batch_size must be a whole number from 1, got 0",
+        ),
+        (Probe, {"max_body_bytes": 1.5}, ValueError, "max_body_bytes must be a whole number from 1 to"),
+        (
+            Probe,
+            {"max_body_bytes": True},
+            ValueError,
+            "max_body_bytes must be a whole number from 1 to",
+        ),
+        (Probe, {"max_body_bytes": 10**30}, ValueError, "max_body_bytes must be a whole number from 1 to"),
+        (
+            Probe,
+            {"drain_timeout": float("nan")},
+            ValueError,
+            "drain_timeout must be a number from 0, got nan",
+        ),
+        (Probe, {"state": 1}, ValueError, "state must be True or False, got 1"),
+        (Probe, {"gpus": 2}, ValueError, "gpus must be a text, got 2"),
+        (Probe, {"environment": "A=1"}, ValueError, "environment must be a list of texts, got 'A=1'"),
+        (Probe, {"environment": ["A"]}, ValueError, "environment must be NAME=VALUE, got 'A'"),
+        (Probe, {"policy": "best"}, ValueError, "mount(): policy: "),
+    ],
+)
+def test_wrong_arguments_are_refused(service: Any, options: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error) as caught:
+        mount(FastAPI(), service, **options)
+    assert says in str(caught.value)
+
+
+def test_what_is_no_application_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^mount\(\) takes a Starlette or FastAPI application, got <class"):
+        mount(FastAPI, Probe)  # type: ignore[arg-type]
+
+
+def test_a_class_of_the_script_that_runs_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "here.py"
+    script.write_text(
+        "from uncork import Service, mount\n"
+        "from starlette.applications import Starlette\n"
+        "class Mine(Service): ...\n"
+        "mount(Starlette(), Mine)\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith(
+        "ValueError: mount(): workers cannot import Mine from the script that runs; move it to a module of "
+        'its own, or give "here.py:Mine" and start the server below if __name__ == "__main__"\n'
+    )
+
+
+@pytest.mark.parametrize("make", [Starlette, FastAPI])
+async def test_without_its_lifespan_an_application_says_what_is_missing(make: type[Starlette]) -> None:
+    app = make()
+    mount(app, Probe)
+    reply = await post(app, "/models/hasty")
+    assert reply.status_code == 503
+    assert reply.json()["detail"].startswith("the service has not started: the lifespan of the application")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [Starlette, FastAPI])
+async def test_an_application_can_run_twice_with_two_services(make: type[Starlette]) -> None:
+    """One after the other, as in tests of an application; its own lifespan is inside."""
+    own: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[dict[str, int]]:
+        own.append((await post(app, "/models/hasty")).text)
+        yield {"number": 7}
+        own.append((await post(app, "/more/models/hasty", 2)).text)
+
+    app = make(lifespan=lifespan)
+    mount(app, Probe, state=False)
+    mount(app, Probe, prefix="/more/models", state=False)
+    for _ in range(2):
+        async with running(app) as state:
+            assert state == {"number": 7}
+            first, second = await post(app, "/models/sleep", 0), await post(app, "/more/models/sleep", 0)
+            assert first.json() != second.json()
+            with pytest.raises(RuntimeError, match="the lifespan of this application runs already"):
+                async with running(app):
+                    pass
+        assert (await post(app, "/models/hasty")).status_code == 503
+    assert own == ["1", "2"] * 2
+
+
+@pytest.mark.slow
+async def test_a_router_brings_its_service_into_the_application() -> None:
+    router = APIRouter(prefix="/a/{tenant}")
+    mount(router, f"{Path(sys.modules[Probe.__module__].__file__ or '')}:Probe", state=False, prefix="/b")
+    app = FastAPI()
+    app.include_router(router)
+    async with running(app):
+        assert (await post(app, "/a/x/b/hasty", 3)).json() == 3
+        # The server has cut off what is outside.
+        transport = httpx.ASGITransport(app, root_path="/outside")
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+            assert (await client.post("/a/x/b/hasty", json=4)).json() == 4
+            document = (await client.get("/a/x/b/openapi.json")).json()
+        assert document["servers"] == [{"url": "/outside/a/x/b"}]
+
+
+@pytest.mark.slow
+async def test_a_dependency_may_read_the_body() -> None:
+    seen = []
+
+    async def look(request: Request) -> None:
+        seen.append(await request.json())
+
+    app = FastAPI(dependencies=[Depends(look)])
+    mount(app, Probe, state=False)
+    async with running(app):
+        assert (await post(app, "/models/hasty", 5)).json() == 5
+    assert seen == [5]
+
+
+@pytest.mark.slow
+async def test_an_application_that_fails_to_start_ends_the_workers() -> None:
+    async def fail() -> None:
+        raise OSError("of the application")
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        await fail()
+        yield
+
+    app = Starlette(lifespan=lifespan)
+    mount(app, Probe, state=False)
+    with pytest.raises(OSError, match=r"^of the application$"):
+        async with running(app):
+            pass
+    assert (await post(app, "/models/hasty")).status_code == 503
+
+
+@pytest.mark.slow
+async def test_a_setting_that_no_worker_accepts_fails_the_lifespan() -> None:
+    app = Starlette()
+    mount(app, Probe, mb_max_latency=-1, state=False)
+    with pytest.raises(RuntimeError, match=r"probe.*does not start: .*mb_max_latency.*-1"):
+        async with running(app):
+            pass
+
+
+@pytest.mark.slow
+async def test_requests_that_run_past_the_drain_are_refused() -> None:
+    app = Starlette()
+    mount(app, Probe, state=False, drain_timeout=0)
+    async with running(app):
+        asking = asyncio.create_task(post(app, "/models/sleep", 3600))
+        async with client_of(app) as client:
+            while 'state="busy"} 1' not in (await client.get("/models/metrics")).text:
+                await turns()
+    reply = await asking
+    assert (reply.status_code, reply.json()["reason"]) == (503, "draining")

@@ -1,0 +1,276 @@
+"""A service inside a Starlette or FastAPI application."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import typer
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import kind_of, option_parameters, parameter_info
+from uncork.config.sources import Kind, Source, suggestion
+from uncork.server.mounted import running_services
+from uncork.server.options import ServeOptions
+from uncork.server.services import services_of, with_name
+from uncork_gateway.mounted import serve_mounted
+from uncork_gateway.pages.problems import problem_response
+from uncork_workers.definition.service import Service
+
+if TYPE_CHECKING:
+    from uncork_gateway.front_end import FrontEnd
+
+_METHODS = ["GET", "HEAD", "POST", "OPTIONS"]
+_SCRIPTS = ("__main__", "__mp_main__")
+_KINDS: dict[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "True or False"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    list: ((list,), "a list of texts"),
+    str: ((str,), "a text"),
+}
+_NOT_STARTED = (
+    "the service has not started: the lifespan of the application starts it; run the application with a "
+    "server that does, or in tests with TestClient as a context manager"
+)
+
+
+class Options(TypedDict, total=False):
+    """Options of ``uncork serve`` for a mounted service; see the reference of the configuration."""
+
+    policy: str
+    mb_max_latency: float
+    mb_max_batch_size: int
+    gpus: str
+    environment: list[str]
+    warmup_seconds: float
+    max_batches_per_worker: int
+    max_worker_memory: str
+    worker_memory_limit: str
+    max_body_bytes: int
+    max_queue_rows: int
+    max_queue_bytes: int
+    max_request_rows: int
+    max_request_values: int
+    fair_by: str
+    drain_timeout: float
+    idle_after: float
+    state: bool
+
+
+_KNOWN = (*Options.__annotations__, "workers")
+
+
+def mount(
+    app: Starlette | Router,
+    service: type[Service] | str,
+    *,
+    prefix: str = "/models",
+    workers: int | str = 1,
+    admin: bool = False,
+    **options: Unpack[Options],
+) -> None:
+    """Serve a service inside a Starlette or FastAPI application.
+
+    ::
+
+        app = FastAPI()
+        uncork.mount(app, "digits.py:Digits", workers=2)  # POST /models/predict
+
+    The application's lifespan starts the worker processes, and fails if none gets ready. Its middleware,
+    and the dependencies of a FastAPI application or router, apply to all requests below ``prefix``.
+
+    Args:
+        app: the application, or a router that is included in one afterwards.
+        service: a service class that other processes can import; or its place, as ``"MODULE:CLASS"`` or
+            ``"FILE.py:CLASS"``.
+        prefix: the path below which the service's routes and pages are.
+        workers: the number of worker processes, or a range such as ``"1-4"``.
+        admin: also serve the dashboard, and let clients load and unload the service.
+        options: options of ``uncork serve``, such as ``mb_max_latency=100``.
+
+    Raises:
+        TypeError: if ``app`` or ``service`` is something else, or an option does not exist.
+        ValueError: if the service cannot be imported by other processes, or a value is not accepted.
+    """
+    if not isinstance(app, Starlette | Router):
+        raise TypeError(f"mount() takes a Starlette or FastAPI application, got {app!r}")
+    if not prefix.startswith("/") or prefix.endswith("/"):
+        raise ValueError(
+            f"mount(): prefix must begin with / and not end in it, such as /models; got {prefix!r}"
+        )
+    target = service if isinstance(service, str) else _target_of(service)
+    try:
+        checked = _options(with_name(target), {**options, "workers": str(workers)})
+        services_of(checked)
+        if not checked.worker_count.most:
+            raise WrongUsage("workers must be from 1 up, because a mounted service starts its own; got 0")
+    except WrongUsage as error:
+        raise ValueError(f"mount(): {error}") from None
+    mounted = _Mounted(checked, admin=admin)
+    router = app.router if isinstance(app, Starlette) else app
+    _start_with(router, mounted)
+    add_api_route = getattr(router, "add_api_route", None)
+    if add_api_route is None:
+        router.routes.append(Mount(prefix, app=mounted))
+    else:
+        # FastAPI applies dependencies only to routes of this kind.
+        options_of_route = {"methods": _METHODS, "include_in_schema": False, "response_model": None}
+        add_api_route(f"{prefix}/{{path:path}}", mounted.endpoint, **options_of_route)
+
+
+def _target_of(service: object) -> str:
+    """Return the target by which worker processes import a service class."""
+    if not isinstance(service, type) or not issubclass(service, Service):
+        raise TypeError(
+            f'mount() takes a subclass of uncork.Service, or a text such as "digits.py:Digits"; got '
+            f"{service!r}"
+        )
+    module, name = service.__module__, service.__qualname__
+    if module in _SCRIPTS:
+        file = Path(getattr(sys.modules[module], "__file__", None) or "FILE.py").name
+        raise ValueError(
+            f"mount(): workers cannot import {name} from the script that runs; move it to a module of its "
+            f'own, or give "{file}:{name}" and start the server below if __name__ == "__main__"'
+        )
+    if getattr(sys.modules.get(module), name, None) is not service:
+        raise ValueError(
+            f"mount(): workers cannot import {name} from {module}; define it at the top level of the module, "
+            "under this name"
+        )
+    return f"{module}:{name}"
+
+
+def _options(target: str, values: Mapping[str, Any]) -> ServeOptions:
+    """Return the options of a service.
+
+    Raises:
+        TypeError: if there is no such option.
+        WrongUsage: if a value is not accepted.
+    """
+    known = {name: one for name, one in option_parameters(ServeOptions).items() if name in _KNOWN}
+    for name, value in values.items():
+        if name not in known:
+            raise TypeError(f"mount() has no option {name!r}; {suggestion(name, known)}")
+        _check(name, value, known[name])
+    # Workers import what this process can.
+    path = os.pathsep.join(filter(None, sys.path))
+    return ServeOptions(
+        **{**values, "environment": [f"PYTHONPATH={path}", *values.get("environment", ())]},
+        target=[target],
+        sources={name: Source(Kind.FLAG, name) for name in values},
+    )
+
+
+def _check(name: str, value: object, parameter: inspect.Parameter) -> None:
+    """Check a value as the command line does.
+
+    Raises:
+        WrongUsage: if it is not accepted.
+    """
+    info = parameter_info(parameter.annotation)
+    assert info is not None
+    types, wanted = _KINDS[kind_of(parameter)]
+    least = -math.inf if info.min is None else info.min
+    is_accepted = isinstance(value, types) and (types == (bool,)) == isinstance(value, bool)
+    if not is_accepted or (isinstance(value, int | float) and not least <= value <= (info.max or math.inf)):
+        bounds = "" if info.min is None else f" from {info.min}"
+        bounds += "" if info.max is None else f" to {info.max}"
+        raise WrongUsage(f"{name} must be {wanted}{bounds}, got {value!r}")
+    if info.callback is not None:
+        try:
+            info.callback(value)
+        except typer.BadParameter as error:
+            separator = "" if error.message.startswith("must be ") else ":"
+            raise WrongUsage(f"{name}{separator} {error.message}") from None
+
+
+def _start_with(router: Router, mounted: _Mounted) -> None:
+    """Let the lifespan of a router run a mounted service around its own."""
+    own = router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[Any]:
+        async with mounted.running(), own(app) as state:
+            yield state
+
+    router.lifespan_context = lifespan
+
+
+class _Mounted:
+    """An ASGI application that serves a service while the lifespan of the outer application runs it."""
+
+    def __init__(self, options: ServeOptions, *, admin: bool) -> None:
+        self._options = options
+        self._admin = admin
+        self._is_running = False
+        self._front_end: FrontEnd | None = None
+        """Serves requests; None before the service is ready, and after its end."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the service until the block ends.
+
+        Raises:
+            RuntimeError: if it does not start, or runs already.
+        """
+        if self._is_running:
+            raise RuntimeError("the lifespan of this application runs already, in another event loop")
+        self._is_running = True
+        try:
+            async with running_services(self._options, admin=self._admin) as self._front_end:
+                yield
+        finally:
+            self._is_running, self._front_end = False, None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._front_end is not None:
+            await serve_mounted(self._front_end, scope, receive, send)
+        elif scope["type"] == "http":
+            await problem_response(scope, 503, _NOT_STARTED)(scope, receive, send)
+
+    async def endpoint(self, request: Request) -> Response:
+        """Return the response of the service, for a route whose path ends in ``{path:path}``."""
+        # A dependency may have read the body, which Starlette keeps here.
+        return _Forwarded(self, getattr(request, "_body", None))
+
+
+class _Forwarded(Response):
+    """The response of an ASGI application to the request of a route that ends in ``{path:path}``.
+
+    ``read`` is the body, if it has been received already.
+    """
+
+    def __init__(self, app: ASGIApp, read: bytes | None) -> None:
+        super().__init__()
+        self._app = app
+        self._read = read
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, below, outer = scope["path"], f"/{scope['path_params']['path']}", scope.get("root_path", "")
+        root = path.removesuffix(below)
+        if not root.startswith(outer):  # The server has cut it off.
+            root = outer + root
+        again = receive if self._read is None else _received_before(receive, self._read)
+        await self._app({**scope, "root_path": root, "path": root + below}, again, send)
+
+
+def _received_before(receive: Receive, body: bytes) -> Receive:
+    """Return a function that receives a whole body, and then what follows."""
+    pending = [body]
+
+    async def receive_again() -> Message:
+        return {"type": "http.request", "body": pending.pop()} if pending else await receive()
+
+    return receive_again
