@@ -9,7 +9,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner, Result
 
 from tests.model_files import save_doubling, save_scaling
@@ -68,10 +68,10 @@ def test_a_model_in_another_folder_is_named_by_its_whole_path(project: Path) -> 
 
 
 def test_estimators(project: Path) -> None:
-    joblib.dump(LogisticRegression().fit(NUMBERS, TARGETS), "array.joblib")
+    joblib.dump(DecisionTreeClassifier(random_state=0).fit(NUMBERS, TARGETS), "array.joblib")
     check_same("array.joblib", [0, 1], [1, 0.5], name="Array", file="array_service.py")
     table = pd.DataFrame(NUMBERS, columns=["a", "b"])
-    joblib.dump(LogisticRegression().fit(table, TARGETS), "table.pkl")
+    joblib.dump(DecisionTreeClassifier(random_state=0).fit(table, TARGETS), "table.pkl")
     check_same("table.pkl", {"a": 1, "b": 0.5}, {"b": 1, "a": 0}, name="Table", file="table_service.py")
 
 

@@ -11,11 +11,12 @@ import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 from tests.workers.definition.models.serving import refusal, run, served
 
@@ -84,7 +85,10 @@ def test_an_estimator_without_probabilities_has_predictions_only(project: Path) 
 def test_columns_with_names_become_a_table(project: Path) -> None:
     table = pd.DataFrame({"size": [1.0, 2, 3, 4], "color": ["red", "blue", "red", "blue"]})
     columns = ColumnTransformer([("color", OneHotEncoder(), ["color"])], remainder="passthrough")
-    joblib.dump(make_pipeline(columns, LogisticRegression()).fit(table, [0, 1, 0, 1]), "model.joblib")
+    joblib.dump(
+        make_pipeline(columns, DecisionTreeClassifier(random_state=0)).fit(table, [0, 1, 0, 1]),
+        "model.joblib",
+    )
 
     _, apis = served("model.joblib", trust_pickle=True)
 
