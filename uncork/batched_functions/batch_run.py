@@ -17,10 +17,22 @@ from uncork_workers.wire.cutting import Extent
 # The rest of the timeout is for the part that runs when the search for the items at fault ends.
 _SHARE_OF_TIMEOUT = 0.9
 
+_FORGOTTEN = RuntimeError("the batch has ended")
+
 Part = Sequence[int]
 """Positions of items in the batch."""
 Outcome = list[Result] | Exception
 """One result per item of a call, or the exception of all."""
+
+
+class _CallFailed(Exception):
+    """Stands for the exception of a failed call until the batch has ended; never raised itself."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.args = ()
+        self.error: BaseException = error
+        self.is_out_of_memory = is_out_of_memory(error)
 
 
 class BatchRun:
@@ -58,6 +70,7 @@ class BatchRun:
         self._clock = clock
         self._ends = 0.0
         self._results: dict[int, Result] = {}
+        self._failures: list[_CallFailed | Failure] = []
         self.memory_failures = 0
 
     async def run(self) -> BatchResult[Result]:
@@ -68,61 +81,71 @@ class BatchRun:
         """
         everything, began = range(len(self._extents)), self._clock()
         outcome = await self._try(everything)
-        if not isinstance(outcome, Exception):
+        if not isinstance(outcome, _CallFailed):
             return BatchResult(outcome)
-        is_alone = len(everything) == 1
-        if is_alone or not self._rules.idempotent:
-            if is_out_of_memory(outcome) and not is_alone:
-                self._limit.failed(self._size(everything))
-            try:
-                raise outcome
-            finally:
-                del outcome  # else the traceback refers to the exception
-        # At the timeout no caller gets a result. A part can take as long as the failed call.
-        took_s = self._clock() - began
-        self._ends = began + _SHARE_OF_TIMEOUT * self._rules.timeout_s - 2 * took_s
-        if is_out_of_memory(outcome):
-            await self._run_smaller(everything, outcome)
-        else:
-            await self._find_culprits(everything, outcome)
-        return BatchResult([self._results[at] for at in everything], "failed")
+        try:
+            is_alone = len(everything) == 1
+            if is_alone or not self._rules.idempotent:
+                if outcome.is_out_of_memory and not is_alone:
+                    self._limit.failed(self._size(everything))
+                raise outcome.error
+            # At the timeout no caller gets a result. A part can take as long as the failed call.
+            took_s = self._clock() - began
+            self._ends = began + _SHARE_OF_TIMEOUT * self._rules.timeout_s - 2 * took_s
+            if outcome.is_out_of_memory:
+                await self._run_smaller(everything, outcome)
+            else:
+                await self._find_culprits(everything, outcome)
+            return BatchResult([self._results[at] for at in everything], "failed")
+        finally:
+            self._forget_exceptions()
 
-    async def _try(self, part: Part) -> Outcome:
-        outcome = await self._call(part)
+    async def _try(self, part: Part) -> list[Result] | _CallFailed:
+        outcome: list[Result] | Exception = await self._call(part)
         if not isinstance(outcome, Exception):
             if self._limit.learns:
                 self._limit.worked(self._size(part))
-        elif is_out_of_memory(outcome):
-            self.memory_failures += 1
-        return outcome
+            return outcome
+        outcome = failed = _CallFailed(outcome)
+        self._failures.append(failed)
+        self.memory_failures += failed.is_out_of_memory
+        return failed
 
-    async def _find_culprits(self, group: Part, error: Exception) -> None:
+    def _forget_exceptions(self) -> None:
+        """Drop the exceptions: their tracebacks refer to the frames of the function and, from Python 3.13 on,
+        to the frames here that have awaited it.
+        """
+        for failure in self._failures:
+            failure.error = _FORGOTTEN
+            failure.args = ()
+        self._results.clear()
+
+    async def _find_culprits(self, group: Part, failed: _CallFailed | Failure) -> None:
         """Give items that failed together results, and those at fault their own exception."""
         search: Bisection[Result] = Bisection(group)
         while search.part is not None and self._clock() < self._ends:
             outcome = await self._try(search.part)
-            if isinstance(outcome, Exception) and is_out_of_memory(outcome):
+            if isinstance(outcome, _CallFailed) and outcome.is_out_of_memory:
                 if len(search.part) > 1:
                     self._limit.failed(self._size(search.part))
                 else:
                     self._limit.blame_row()
             search.ran(outcome)
         self._results |= search.results
-        self._fail(dict.fromkeys(search.given_up, error) | search.culprits)
+        self._fail(dict.fromkeys(search.given_up, failed) | search.culprits)
 
-    async def _run_smaller(self, group: Part, error: Exception) -> None:
+    async def _run_smaller(self, group: Part, failed: _CallFailed) -> None:
         """Give items that ran out of memory together results in smaller parts, and learn what fits."""
         search: PartsThatFit[Result] = PartsThatFit(
             {at: self._extents[at] for at in group}, self._size_of, self._limit
         )
         known, self._limit = self._limit, search.limit
-        failure = self._failure(error, group)
-        search.ran(failure, rows=len(group), size=failure.size)
+        search.ran(self._failure(failed, group), rows=len(group), size=self._size(group))
         while search.part is not None and self._clock() < self._ends:
             part = search.part
             outcome = await self._try(part)
             search.ran(
-                self._failure(outcome, part) if isinstance(outcome, Exception) else outcome,
+                self._failure(outcome, part) if isinstance(outcome, _CallFailed) else outcome,
                 rows=len(part),
                 size=self._size(part),
             )
@@ -131,18 +154,21 @@ class BatchRun:
         self._results |= search.results
         for part, fault in search.failed:
             if len(part) > 1:
-                await self._find_culprits(part, for_callers(fault.error))
+                await self._find_culprits(part, fault)
             else:
-                self._fail({part[0]: fault.error})
-        culprits = {at: fault.error for at, fault in search.culprits.items()}
-        self._fail(dict.fromkeys(search.given_up, error) | culprits)
+                self._fail({part[0]: fault})
+        self._fail({**dict.fromkeys(search.given_up, failed), **search.culprits})
 
-    def _failure(self, error: Exception, part: Part) -> Failure:
+    def _failure(self, failed: _CallFailed, part: Part) -> Failure:
         """Free what the failed call has allocated: the parts need the memory."""
-        return Failure(error, self._function, size=self._size(part))
+        failure = Failure(failed.error, self._function, size=self._size(part))
+        self._failures.append(failure)
+        return failure
 
-    def _fail(self, errors: Mapping[int, BaseException]) -> None:
-        self._results |= {at: Failed(for_callers(error)) for at, error in errors.items()}
+    def _fail(self, failures: Mapping[int, BaseException]) -> None:
+        for at, failure in failures.items():
+            assert isinstance(failure, _CallFailed | Failure)
+            self._results[at] = Failed(for_callers(failure.error))
 
     def _size(self, part: Part) -> float:
         costs = [self._extents[at].cost for at in part]

@@ -7,6 +7,7 @@ import copy
 import gc
 import inspect
 import pickle
+import sys
 import threading
 import weakref
 from dataclasses import dataclass
@@ -221,6 +222,8 @@ async def module_level(items: list[int]) -> list[int]:
 
 
 async def test_it_is_copied_and_pickled_like_a_function() -> None:
+    """And frameworks can see that it is async, from Python 3.12 on."""
+    assert inspect.iscoroutinefunction(module_level) == (sys.version_info >= (3, 12))
     assert copy.deepcopy(module_level) is module_level
     assert pickle.loads(pickle.dumps(module_level)) is module_level
     assert await copy.copy(Model("m")).embed("a") == "m:a"
