@@ -19,6 +19,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS = {
     "gateway": Benchmark("gateway", "a forest with and without batching"),
+    "fastapi": Benchmark("fastapi", "a FastAPI application alone, with `@batched` and with `mount`"),
     "peers": Benchmark("peers.bench", "the gateway against servers of other projects"),
     "encoder": Benchmark("models.encoder", "a transformer encoder in torch and ONNX Runtime"),
     "live": Benchmark("live", "whether policies differ on a real gateway as they do in the simulator"),

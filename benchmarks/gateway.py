@@ -75,14 +75,23 @@ def _payload() -> Payload:
     Raises:
         BenchError: if scikit-learn is not installed, or all answers are equal.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise BenchError(f"digits requires scikit-learn; run {install_command('examples')}") from error
-    rows = load_digits().data[:_ROWS]
-    bodies = tuple(json.dumps(row.tolist(), separators=(",", ":")).encode() for row in rows)
+    bodies = digits_rows()
     with our_service(_DIGITS, options=_OPTIONS) as server:
         answers = tuple(ask_alone(server, path=_PATH, bodies=bodies))
     if len(set(answers)) < 2:
         raise BenchError("digits: all answers are equal, so the comparison proves nothing")
     return Payload(bodies=bodies, expected=answers)
+
+
+def digits_rows() -> tuple[bytes, ...]:
+    """Return images as the bodies of requests.
+
+    Raises:
+        BenchError: if scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise BenchError(f"digits requires scikit-learn; run {install_command('examples')}") from error
+    rows = load_digits().data[:_ROWS]
+    return tuple(json.dumps(row.tolist(), separators=(",", ":")).encode() for row in rows)
