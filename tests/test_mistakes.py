@@ -16,10 +16,6 @@ HEAD = """
 from uncork import Service, api
 from uncork.adapters import Json, NdArray
 
-class Tensor:
-    def detach(self): ...
-    def numpy(self): ...
-
 class coroutine:  # as those of Python, which warn at some later time that nobody has awaited them
     def __await__(self): ...
 
@@ -100,11 +96,6 @@ MISTAKES = [
     (
         "@api(input=Json())\ndef predict(self, rows): return [{'model': self} for _ in rows]",
         "result 0 at ['model'] cannot be written as JSON: S is not supported; use numbers, text, …",
-    ),
-    (
-        "@api(input=Json())\ndef predict(self, rows): return [Tensor() for _ in rows]",
-        "result 0 cannot be written as JSON: Tensor is not supported; convert it with "
-        ".detach().cpu().numpy()",
     ),
     (
         "@api(input=Json())\ndef predict(self, rows): return coroutine()",
