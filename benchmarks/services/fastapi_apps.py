@@ -1,7 +1,5 @@
 """One model in three FastAPI applications: called for each request, with `@batched`, and mounted."""
 
-import importlib
-import sys
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,6 +7,7 @@ from fastapi import Body, FastAPI
 
 from benchmarks.harness.paths import EXAMPLES
 from uncork import batched, mount
+from uncork_workers.definition.loading import load_service
 
 # Above any queueing delay: the application without batches refuses nothing either.
 GOAL_MS = 10_000
@@ -51,8 +50,8 @@ def mounted() -> FastAPI:
 
 
 def _digits() -> Any:
-    sys.path.insert(0, str(_FOLDER))
-    digits = importlib.import_module("service").Digits()
+    # By its path: other examples have a module of this name too.
+    digits = load_service(f"{_FOLDER / 'service.py'}:Digits")()
     digits.setup()
     return digits
 
