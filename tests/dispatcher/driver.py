@@ -90,6 +90,19 @@ def poll_all(core: Dispatcher, now: float) -> list[Action]:
     return actions
 
 
+def submit_all(core: Dispatcher, *requests: Any, api: str, now: float = 0.0) -> list[Batch[Any]]:
+    """Queue requests, and return the batches that start."""
+    for request in requests:
+        core.submit(request, api=api, now=now)
+    return starts(poll_all(core, now))
+
+
+def done(core: Dispatcher, batch: Batch[Any], now: float) -> list[Batch[Any]]:
+    """End a batch, and return the batches that start."""
+    assert core.batch_done(batch.number, status="worked", now=now)
+    return starts(poll_all(core, now))
+
+
 def start_one(core: Dispatcher, request: int, *, now: float, api: str = "a") -> Batch[Any]:
     """Submit one request to a core with an idle worker, and return the batch that it goes in."""
     assert core.submit(request, api=api, now=now) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatcher.driver import core_with, poll_all, starts
+from tests.dispatcher.driver import core_with, done, poll_all, starts, submit_all
 from uncork_dispatcher.actions import Abandon
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
@@ -18,16 +18,7 @@ OPEN = ApiRules(name="fetch", policy="none", goal_s=10.0)
 
 
 def submit(core: Dispatcher, *requests: Any, api: str = "fetch", now: float = 0.0) -> list[Batch[Any]]:
-    """Queue requests, and return the batches that start."""
-    for request in requests:
-        core.submit(request, api=api, now=now)
-    return starts(poll_all(core, now))
-
-
-def done(core: Dispatcher, batch: Batch[Any], now: float) -> list[Batch[Any]]:
-    """End a batch, and return the batches that start."""
-    assert core.batch_done(batch.number, status="worked", now=now)
-    return starts(poll_all(core, now))
+    return submit_all(core, *requests, api=api, now=now)
 
 
 def workers_of(batches: list[Batch[Any]]) -> list[int]:

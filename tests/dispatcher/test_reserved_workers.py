@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.dispatcher.driver import Arrival, Driver, core_with, poll_all, starts, teach
+from tests.dispatcher.driver import Arrival, Driver, core_with, done, poll_all, starts, teach
+from tests.dispatcher.driver import submit_all as submit
 from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules, SettingError
 
 FAST = ApiRules(name="fast", goal_s=0.05, workers=1)
 SLOW = ApiRules(name="slow", goal_s=10.0, max_batch_rows=1)
-
-
-def submit(core: Dispatcher, *requests: Any, api: str, now: float = 0.0) -> list[Batch[Any]]:
-    """Queue requests, and return the batches that start."""
-    for request in requests:
-        core.submit(request, api=api, now=now)
-    return starts(poll_all(core, now))
-
-
-def done(core: Dispatcher, batch: Batch[Any], now: float) -> list[Batch[Any]]:
-    """End a batch, and return the batches that start."""
-    assert core.batch_done(batch.number, status="worked", now=now)
-    return starts(poll_all(core, now))
 
 
 def test_other_apis_leave_the_reserved_worker_idle() -> None:

@@ -107,6 +107,36 @@ class Server:
 
 
 @contextmanager
+def process_of(*command: str, folder: Path = ROOT, **environment: str) -> Iterator[Server]:
+    """Run any command that serves, and end it with the block."""
+    with (
+        tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output,
+        tempfile.TemporaryDirectory(prefix="uncork-e2e-state-") as state,
+    ):
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            # A group of its own, so that a test can send what a terminal sends on Ctrl-C.
+            start_new_session=True,
+            # What a server learns is neither for the next one nor for the user's home.
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": state, **environment},
+        )
+        server = Server(process, Path(output.name))
+        try:
+            yield server
+        finally:
+            if process.poll() is None:
+                server.terminate()
+                try:
+                    process.wait(HANG_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+@contextmanager
 def running(
     *command: str,
     wait: bool = True,
@@ -119,33 +149,11 @@ def running(
     ``prefix`` runs it elsewhere, such as ``ip netns exec NAME``.
     """
     port = () if "--port" in command else ("--port", "0")
-    with (
-        tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output,
-        tempfile.TemporaryDirectory(prefix="uncork-e2e-state-") as state,
-    ):
-        process = subprocess.Popen(
-            [*prefix, python, "-m", "tests.e2e.over_tcp" if OVER_TCP else "uncork", *command, *port],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            # A group of its own, so that a test can send what a terminal sends on Ctrl-C.
-            start_new_session=True,
-            # What a server learns is neither for the next one nor for the user's home.
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": state},
-        )
-        server = Server(process, Path(output.name))
-        try:
-            if wait:
-                server.wait_until_ready()
-            yield server
-        finally:
-            if process.poll() is None:
-                server.terminate()
-                try:
-                    process.wait(HANG_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+    module = "tests.e2e.over_tcp" if OVER_TCP else "uncork"
+    with process_of(*prefix, python, "-m", module, *command, *port, folder=folder) as server:
+        if wait:
+            server.wait_until_ready()
+        yield server
 
 
 @contextmanager

@@ -6,9 +6,7 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually
+from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, process_of
 from tests.gateway.client import request
 from tests.loops import HANG_S
 from tests.markdown_pages import DOCS, blocks
@@ -33,28 +31,11 @@ KEY = {"x-key": "right"}
 @contextmanager
 def uvicorn(*arguments: str, app: str = APP, target: str = "", folder: Path = ROOT) -> Iterator[Server]:
     """Run the application, whose first service is at ``base``, until the block ends."""
-    with tempfile.NamedTemporaryFile(prefix="uncork-e2e-") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "uvicorn", app, "--port", "0", *arguments],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "MOUNTED_TARGET": target},
-        )
-        server = Server(process, Path(output.name))
-        try:
-            eventually(lambda: address_in(server) is not None or process.poll() is not None)
-            server.base = f"{address_in(server)}/models"
-            yield server
-        finally:
-            if process.poll() is None:
-                server.terminate()
-                try:
-                    process.wait(HANG_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+    command = (sys.executable, "-m", "uvicorn", app, "--port", "0", *arguments)
+    with process_of(*command, folder=folder, MOUNTED_TARGET=target) as server:
+        eventually(lambda: address_in(server) is not None or server.process.poll() is not None)
+        server.base = f"{address_in(server)}/models"
+        yield server
 
 
 def address_in(server: Server) -> str | None:
@@ -222,7 +203,7 @@ def test_each_process_of_uvicorn_has_its_own_workers() -> None:
 
 
 def test_links_name_the_path_before_the_application() -> None:
-    """As a reverse proxy has it that cuts the path off."""
+    """As behind a reverse proxy that removes the prefix."""
     with uvicorn("--root-path", "/api") as server:
         document = HTTP.get(f"{server.base}/openapi.json").json()
         assert document["servers"] == [{"url": "/api/models"}]
