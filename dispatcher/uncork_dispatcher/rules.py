@@ -126,7 +126,7 @@ class ApiRules:
 
     @property
     def shares_workers(self) -> bool:
-        """True if its batches take turns with those of other APIs: it has no workers or slots of its own."""
+        """True if the API shares workers with others: it has no reserved workers and no slots of its own."""
         return not self.workers and self.concurrency == 1
 
     @property

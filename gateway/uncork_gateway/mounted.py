@@ -103,7 +103,7 @@ class _Response(asyncio.Transport):
         self.changed.set()
 
     def take(self) -> bytes:
-        """Remove and return what was written."""
+        """Remove and return the unsent bytes."""
         taken = bytes(self._unsent)
         self._unsent.clear()
         return taken

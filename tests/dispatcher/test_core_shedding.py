@@ -280,7 +280,7 @@ def test_a_client_may_give_up_while_its_request_runs() -> None:
 
 
 def test_a_batch_that_ends_leaves_the_times_of_others() -> None:
-    """Also if nothing is queued: those of other batches, not its own."""
+    """Also if nothing is queued."""
     core = core_with(ApiRules(name="a", policy="fixed:0", timeout_s=9.0), workers=2)
     for request, expires_at in enumerate([0.2, 0.4]):
         core.submit(request, api="a", now=0.0, expires_at=expires_at)

@@ -1,4 +1,4 @@
-"""GPUs for the workers of real servers: a library in the place of NVML, and a tool in that of nvidia-smi."""
+"""GPUs for the workers of real servers: stand-ins for NVML and for nvidia-smi."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_calls_that_wait_hold_up_no_others(kind: str, tmp_path: Path, threads: T
 
 
 def test_large_bodies_stay_apart_in_any_order(threads: ThreadPoolExecutor) -> None:
-    """Those of a batch and the one ahead share a file, which has no room for more."""
+    """A worker without concurrency shares a file with room for two batches."""
     texts = [
         f"{kind} {number} ".ljust(300_000, str(number)) for number in range(3) for kind in ("wait", "go")
     ]

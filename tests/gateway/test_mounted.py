@@ -94,7 +94,7 @@ class Call:
         return b"".join(message.get("body", b"") for message in self.sent[1:])
 
     async def done(self) -> Call:
-        """Wait for the response, and check that its messages are those of one."""
+        """Wait for the response, and check that its messages are one response."""
         await self.task
         assert [message["type"] for message in self.sent] == [
             "http.response.start",

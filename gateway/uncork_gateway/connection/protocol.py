@@ -270,7 +270,7 @@ class HttpProtocol:
 
     @property
     def has_chunks(self) -> bool:
-        # The version is that of the last parsed head.
+        # The parser has the version of the last head that it parsed.
         return self._parser.http_version != "1.0"
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:

@@ -86,7 +86,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
     """Runs each batch as one call, or as several if a single request may have made that call fail.
 
     The calls of a batch run one after another, on the batch's slot. They end when all its clients have left:
-    a closed connection, or a cancelled gRPC call, tells a server that nobody waits.
+    a closed connection, or a cancelled gRPC call, is how a server learns that no client waits.
 
     Args:
         servers: the model servers.
