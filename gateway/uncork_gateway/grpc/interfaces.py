@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import BodyPool, Observers
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message  # missing without the extra
 
 
 class CallHead(NamedTuple):
@@ -129,22 +126,15 @@ OpenCall = Callable[[CallStream, CallHead], Call]
 """Creates the call of a new stream. It may finish the call at once."""
 
 
-class UnaryMethod(NamedTuple):
-    """A method that answers one message with another, without the dispatcher.
+class Method(NamedTuple):
+    """A gRPC method.
 
     Attributes:
-        request: the class of the client's message.
-        answer: returns the response, or its fields as a dictionary; may raise :class:`GatewayError`.
+        open: opens a call.
+        takes_one: as in :class:`Call`.
         free: True if the method needs no API key, because its responses reveal nothing about the server.
     """
 
-    request: type[Message]
-    answer: Callable[[Any], Message | Awaitable[Message]]
-    free: bool = False
-
-
-class StreamingMethod(NamedTuple):
-    """A method that streams in at least one direction; ``free`` as in :class:`UnaryMethod`."""
-
     open: OpenCall
+    takes_one: bool = False
     free: bool = False

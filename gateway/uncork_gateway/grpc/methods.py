@@ -2,25 +2,33 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from google.protobuf.message import Message
 
 from uncork_gateway.auth import REFUSAL, AcceptedKeys
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, unexpected
-from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, OpenCall, StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Method, OpenCall
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of, trailers_of
 
-Method = UnaryMethod | StreamingMethod
+Answer = Callable[[Any], Message | Awaitable[Message]]
+"""Returns the response to a message, without the dispatcher; may raise :class:`GatewayError`."""
 
 SMALL_MESSAGE_BYTES = 8 * 1024
 """The largest message of a method that needs no dispatcher: these carry names, and some need no API key."""
 
 
-class Methods:
-    """Opens the call of each stream.
+def open_calls(
+    methods: Mapping[bytes, Method],
+    *,
+    not_supported: Mapping[bytes, str],
+    keys: AcceptedKeys,
+    otherwise: OpenCall | None = None,
+) -> OpenCall:
+    """Return the function that opens the call of each stream; without a method or a key, the call fails.
 
     Args:
         methods: the methods by path.
@@ -28,49 +36,32 @@ class Methods:
         keys: returns the accepted API keys.
         otherwise: opens the calls of all other methods; None if they are unknown.
     """
+    default = None if otherwise is None else Method(otherwise)
 
-    def __init__(
-        self,
-        methods: Mapping[bytes, Method],
-        *,
-        not_supported: Mapping[bytes, str],
-        keys: AcceptedKeys,
-        otherwise: OpenCall | None = None,
-    ) -> None:
-        self._methods = methods
-        self._not_supported = not_supported
-        self._keys = keys
-        self._otherwise = None if otherwise is None else StreamingMethod(otherwise)
-
-    def open_call(self, stream: CallStream, head: CallHead) -> Call:
-        """Open the call of a stream; without a method for its path, or a key, it fails at once."""
-        method = self._methods.get(head.path, self._otherwise)
+    def open_call(stream: CallStream, head: CallHead) -> Call:
+        method = methods.get(head.path, default)
         if head.rejection is not None:
             return _failed(stream, head, head.rejection)
         if method is None:
-            return _failed(stream, head, self._unknown(head.path))
-        keys = self._keys()
-        if keys is not None and not method.free and not keys.admit(head.metadata):
+            reason = not_supported.get(head.path, f"unknown method {head.path.decode('latin-1')!r}")
+            return _failed(stream, head, CallFailed(reason, Code.UNIMPLEMENTED))
+        accepted = keys()
+        if accepted is not None and not method.free and not accepted.admit(head.metadata):
             return _failed(stream, head, CallFailed(REFUSAL, Code.UNAUTHENTICATED))
-        return open_call(method, stream, head)
-
-    def _unknown(self, path: bytes) -> CallFailed:
-        name = path.decode("latin-1")
-        reason = self._not_supported.get(path, f"unknown method {name!r}")
-        return CallFailed(reason, Code.UNIMPLEMENTED)
-
-
-def open_call(method: Method, stream: CallStream, head: CallHead) -> Call:
-    """Open a call of a method, unary or streaming."""
-    if isinstance(method, StreamingMethod):
         return method.open(stream, head)
-    return UnaryCall(stream, head, method)
+
+    return open_call
 
 
 def _failed(stream: CallStream, head: CallHead, error: GatewayError) -> Call:
     call = PlainCall(stream, head)
     call.reject(error)
     return call
+
+
+def unary(request: type[Message], answer: Answer, *, free: bool = False) -> Method:
+    """Return a method that responds to one message of the class ``request``."""
+    return Method(lambda stream, head: UnaryCall(stream, head, request, answer), takes_one=True, free=free)
 
 
 class PlainCall:
@@ -97,6 +88,10 @@ class PlainCall:
             self._stream.finish(code_of(error), str(error), trailers_of(error))
             self._finished(error.status, code_of(error))
 
+    def failed(self, error: Exception) -> None:
+        """Finish with an error of the server; the log has one that is not for clients."""
+        self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+
     def cancelled(self) -> None:
         if not self._is_finished:
             self._finished(CLIENT_GONE, Code.CANCELLED)
@@ -122,26 +117,27 @@ class UnaryCall(PlainCall):
 
     takes_one = True
 
-    def __init__(self, stream: CallStream, head: CallHead, method: UnaryMethod) -> None:
+    def __init__(self, stream: CallStream, head: CallHead, request: type[Message], answer: Answer) -> None:
         super().__init__(stream, head)
-        self._method = method
+        self._request = request
+        self._answer = answer
 
     def message_received(self, message: bytes) -> None:
         super().message_received(message)
         try:
-            answer = self._method.answer(parse(self._method.request, message))
+            answer = self._answer(parse(self._request, message))
             if isinstance(answer, Message):
                 self._reply(answer)
             else:
                 self._waiting = asyncio.ensure_future(self._wait(answer))
         except Exception as error:
-            self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+            self.failed(error)
 
     async def _wait(self, answer: Awaitable[Message]) -> None:
         try:
             self._reply(await answer)
         except Exception as error:
-            self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+            self.failed(error)
 
     def _reply(self, answer: Message) -> None:
         message = answer.SerializeToString()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from uncork_gateway.auth import AcceptedKeys
@@ -13,9 +14,9 @@ from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.infer_stream import InferStream
-from uncork_gateway.grpc.interfaces import StreamingMethod
+from uncork_gateway.grpc.interfaces import Method
 from uncork_gateway.grpc.messages import SERVICES, message
-from uncork_gateway.grpc.methods import Method, Methods
+from uncork_gateway.grpc.methods import open_calls
 from uncork_gateway.grpc.services import inference, tensorflow
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.services.inference import Inference
@@ -112,17 +113,15 @@ class GrpcService:
             self._find, repository, calls, unready=unready, readiness=readiness, statistics=statistics
         )
         executing: dict[bytes, Method] = {
-            f"/{inference.NAME}/ModelInfer".encode(): StreamingMethod(
-                lambda stream, head: InferCall(stream, head, infer)
+            f"/{inference.NAME}/ModelInfer".encode(): Method(
+                partial(InferCall, method=infer), takes_one=True
             ),
-            f"/{inference.NAME}/ModelStreamInfer".encode(): StreamingMethod(
-                lambda stream, head: InferStream(stream, head, infer)
-            ),
-            f"/{tensorflow.PREDICTION}/Predict".encode(): StreamingMethod(
-                lambda stream, head: InferCall(stream, head, predict)
+            f"/{inference.NAME}/ModelStreamInfer".encode(): Method(partial(InferStream, method=infer)),
+            f"/{tensorflow.PREDICTION}/Predict".encode(): Method(
+                partial(InferCall, method=predict), takes_one=True
             ),
         }
-        self.open_call = Methods({**about, **executing}, not_supported=NOT_SUPPORTED, keys=keys).open_call
+        self.open_call = open_calls({**about, **executing}, not_supported=NOT_SUPPORTED, keys=keys)
 
     def _infer_route(self, request: Any) -> MessageRoute:
         name, version = request.model_name, request.model_version

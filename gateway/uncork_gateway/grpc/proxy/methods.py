@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from uncork_dispatcher import SettingError
 from uncork_gateway.auth import AcceptedKeys
-from uncork_gateway.grpc.interfaces import OpenCall, StreamingMethod
-from uncork_gateway.grpc.methods import Method, Methods
+from uncork_gateway.errors import BadRequest, GatewayError
+from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Method, OpenCall
+from uncork_gateway.grpc.messages import message, parse
+from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, PlainCall, open_calls
 from uncork_gateway.grpc.protocols.predict import PredictWire
 from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.grpc.proxy.call import ProxyCall
-from uncork_gateway.grpc.proxy.health import health_by_name
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.services.models import Models
@@ -20,6 +22,7 @@ from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.requests.proxy_target import Merging
 
+_HealthRequest: Any = message("grpc.health.v1.HealthCheckRequest")
 _WIRES = {"v2": (V2GrpcWire,), "tfserving": (PredictWire,), "auto": (V2GrpcWire, PredictWire)}
 
 
@@ -51,13 +54,63 @@ def proxied_calls(
         )
     merged: dict[bytes, Method] = {}
     for wire in (kind() for kind in _WIRES[protocol]):
-        merged[wire.method] = StreamingMethod(
-            partial(ProxyCall, wire=wire, merging=merging, pass_through=pass_through)
-        )
-    relaying = Methods(merged, not_supported={}, keys=keys, otherwise=pass_through.open)
-    # The proxy answers for itself; the servers, for their models.
+        open_merged = partial(ProxyCall, wire=wire, merging=merging, pass_through=pass_through)
+        merged[wire.method] = Method(open_merged, takes_one=True)
+    relay = open_calls(merged, not_supported={}, keys=keys, otherwise=pass_through.open)
     watches = OpenCalls()
     own = Health(Models(dict, missing=str), watches, services=(), unready=unready, readiness=readiness)
-    methods = {**merged, **health_by_name(own.methods(), relaying.open_call)}
-    opener = Methods(methods, not_supported={}, keys=keys, otherwise=pass_through.open)
-    return opener.open_call, watches.close
+    # Health needs no API key if the name is empty; other names reach the servers, which need one.
+    health = {
+        path: Method(partial(_CallByName, own=method, relay=relay), method.takes_one, free=True)
+        for path, method in own.methods().items()
+    }
+    methods = {**merged, **health}
+    return open_calls(methods, not_supported={}, keys=keys, otherwise=pass_through.open), watches.close
+
+
+class _CallByName:
+    """A health call: the empty name is the proxy itself, all others its servers.
+
+    Args:
+        own: the method of the proxy.
+        relay: opens the calls that reach the servers.
+    """
+
+    max_message_bytes = SMALL_MESSAGE_BYTES
+
+    def __init__(self, stream: CallStream, head: CallHead, own: Method, relay: OpenCall) -> None:
+        self.takes_one = own.takes_one
+        self._stream = stream
+        self._head = head
+        self._own = own
+        self._relay = relay
+        self._call: Call = PlainCall(stream, head)
+        self._is_decided = False
+
+    def message_received(self, message: bytes) -> None:
+        self._decide(is_relayed=_names_something(message))
+        self._call.message_received(message)
+
+    def end_received(self) -> None:
+        self._decide(is_relayed=False)
+        self._call.end_received()
+
+    def reject(self, error: GatewayError) -> None:
+        self._call.reject(error)
+
+    def cancelled(self) -> None:
+        self._call.cancelled()
+
+    def _decide(self, *, is_relayed: bool) -> None:
+        if self._is_decided:
+            return
+        self._is_decided = True
+        stream, head = self._stream, self._head
+        self._call = (self._relay if is_relayed else self._own.open)(stream, head)
+
+
+def _names_something(message: bytes) -> bool:
+    try:
+        return bool(parse(_HealthRequest, message).service)
+    except BadRequest:
+        return False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uncork_gateway.backends.model_servers.server import ConnectionLost, NoAnswerInTime, ServerResponse
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.connection.listener_context import ListenerContext
-from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining, no_room, unexpected
+from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining, no_room
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream
 from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.statuses import Code, status_of
@@ -152,7 +152,7 @@ class PassThroughCall(PlainCall):
         try:
             await self._receive_from(server)
         except Exception as error:
-            self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+            self.failed(error)
         finally:
             sending.cancel()
             server.cancel()

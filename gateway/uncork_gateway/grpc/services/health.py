@@ -1,14 +1,15 @@
 """``grpc.health.v1.Health``: whether the server, a model or a gRPC service can be used now."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
 
 from uncork_gateway.errors import BadRequest, Unavailable
-from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.interfaces import CallHead, CallStream, Method
 from uncork_gateway.grpc.messages import make, message
-from uncork_gateway.grpc.methods import Method
+from uncork_gateway.grpc.methods import unary
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code
@@ -51,9 +52,10 @@ class Health:
 
     def methods(self) -> dict[bytes, Method]:
         """Return Check and Watch by their paths."""
+        watch = partial(_Watch, calls=self._watches, status=self.status, readiness=self._readiness)
         return {
-            b"/grpc.health.v1.Health/Check": UnaryMethod(_Request, self._check, free=True),
-            b"/grpc.health.v1.Health/Watch": StreamingMethod(self._watch, free=True),
+            b"/grpc.health.v1.Health/Check": unary(_Request, self._check, free=True),
+            b"/grpc.health.v1.Health/Watch": Method(watch, free=True),
         }
 
     def status(self, name: str) -> str:
@@ -78,9 +80,6 @@ class Health:
                 Code.NOT_FOUND,
             )
         return _status(status)
-
-    def _watch(self, stream: CallStream, head: CallHead) -> Call:
-        return _Watch(stream, head, self._watches, self.status, self._readiness)
 
 
 class _Watch(StreamingCall):

@@ -1,13 +1,14 @@
 """The methods of ``inference.GRPCInferenceService`` about the server and its models."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
 
 from uncork_gateway.errors import Unavailable
-from uncork_gateway.grpc.interfaces import UnaryMethod
+from uncork_gateway.grpc.interfaces import Method
 from uncork_gateway.grpc.messages import make, message
+from uncork_gateway.grpc.methods import Answer, unary
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.configuration import config_of
@@ -52,10 +53,11 @@ class Inference:
         self._unready = unready
         self._has_statistics = statistics
 
-    def methods(self) -> dict[bytes, UnaryMethod]:
+    def methods(self) -> dict[bytes, Method]:
         """Return the methods of the service by path."""
-        free = {"ServerLive": self._live, "ServerReady": self._ready}
-        others: dict[str, Callable[[Any], Message | Awaitable[Message]]] = {
+        answers: dict[str, Answer] = {
+            "ServerLive": self._live,
+            "ServerReady": self._ready,
             "ModelReady": self._model_ready,
             "ServerMetadata": self._server,
             "ModelMetadata": self._metadata,
@@ -65,12 +67,12 @@ class Inference:
             "RepositoryModelLoad": self._load,
             "RepositoryModelUnload": self._unload,
         }
-        methods = {}
-        answers: dict[str, Callable[[Any], Message | Awaitable[Message]]] = {**free, **others}
-        for name, answer in answers.items():
-            request = message(f"inference.{name}Request")
-            methods[f"/{NAME}/{name}".encode()] = UnaryMethod(request, answer, free=name in free)
-        return methods
+        return {
+            f"/{NAME}/{name}".encode(): unary(
+                message(f"inference.{name}Request"), answer, free=name in ("ServerLive", "ServerReady")
+            )
+            for name, answer in answers.items()
+        }
 
     def _live(self, request: Any) -> Message:
         return make("inference.ServerLiveResponse", live=True)

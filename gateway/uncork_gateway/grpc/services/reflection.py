@@ -1,27 +1,24 @@
 """Server reflection (v1 and v1alpha): sends the definitions of services and messages to clients."""
 
+from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
 
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.grpc.interfaces import CallHead, CallStream, OpenCall, StreamingMethod
+from uncork_gateway.grpc.interfaces import CallHead, CallStream, Method
 from uncork_gateway.grpc.messages import POOL, SERVICES, message
 from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of
 
 
-def reflection_methods(calls: OpenCalls) -> dict[bytes, StreamingMethod]:
+def reflection_methods(calls: OpenCalls) -> dict[bytes, Method]:
     """Return the reflection method of both versions by path; ``calls`` collects its calls."""
-
-    def opener(package: str) -> OpenCall:
-        return lambda stream, head: _Reflecting(stream, head, calls, package)
-
     return {
-        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo".encode(): StreamingMethod(
-            opener(f"grpc.reflection.{version}")
+        f"/{package}.ServerReflection/ServerReflectionInfo".encode(): Method(
+            partial(_Reflecting, calls=calls, package=package)
         )
-        for version in ("v1", "v1alpha")
+        for package in ("grpc.reflection.v1", "grpc.reflection.v1alpha")
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from uncork_gateway.errors import GatewayError, draining, unexpected
+from uncork_gateway.errors import GatewayError, draining
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.methods import PlainCall
@@ -95,7 +95,7 @@ class StreamingCall(PlainCall, ABC):
         try:
             self.asked(parse(self._request, message))
         except Exception as error:
-            self.reject(error if isinstance(error, GatewayError) else unexpected(error))
+            self.failed(error)
 
     def end_received(self) -> None:
         if self._is_finished:

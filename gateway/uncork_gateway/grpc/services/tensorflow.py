@@ -8,8 +8,9 @@ from google.protobuf.message import Message
 
 from uncork_gateway.dialects.rest import SIGNATURE
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.grpc.interfaces import UnaryMethod
+from uncork_gateway.grpc.interfaces import Method
 from uncork_gateway.grpc.messages import make, message
+from uncork_gateway.grpc.methods import unary
 from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.pages.models.metadata import signature_of, version_status_of
 
@@ -32,13 +33,13 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 """Why the gateway lacks a method of TensorFlow Serving's, by path."""
 
 
-def tensorflow_methods(models: Models) -> dict[bytes, UnaryMethod]:
+def tensorflow_methods(models: Models) -> dict[bytes, Method]:
     """Return GetModelMetadata and GetModelStatus by path, with the values of the HTTP pages."""
     metadata = message(f"{_PACKAGE}.GetModelMetadataRequest")
     status = message(f"{_PACKAGE}.GetModelStatusRequest")
     return {
-        f"/{PREDICTION}/GetModelMetadata".encode(): UnaryMethod(metadata, partial(_metadata, models)),
-        f"/{MODEL}/GetModelStatus".encode(): UnaryMethod(status, partial(_status, models)),
+        f"/{PREDICTION}/GetModelMetadata".encode(): unary(metadata, partial(_metadata, models)),
+        f"/{MODEL}/GetModelStatus".encode(): unary(status, partial(_status, models)),
     }
 
 

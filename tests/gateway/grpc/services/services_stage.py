@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from google.protobuf.json_format import ParseDict
-from google.protobuf.message import Message
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
-from uncork_gateway.errors import GatewayError
-from uncork_gateway.grpc.interfaces import Call, CallHead, StreamingMethod, UnaryMethod
+from uncork_gateway.grpc.interfaces import Call, CallHead, Method
 from uncork_gateway.grpc.messages import POOL, message
 from uncork_gateway.grpc.service import model_methods
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.streaming import OpenCalls
-from uncork_gateway.grpc.statuses import Code, code_of
+from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.telemetry.access_log import AccessLog
 
@@ -32,6 +29,23 @@ def response_of(path: str) -> Any:
     """Return the class of a method's response."""
     service, _, method = path.removeprefix("/").rpartition("/")
     return message(POOL.FindServiceByName(service).methods_by_name[method].output_type.full_name)
+
+
+def called(methods: Mapping[bytes, Method], path: str, **fields: Any) -> FakeStream:
+    """Call a unary method, and return the stream of the call."""
+    service, _, name = path.removeprefix("/").rpartition("/")
+    request = message(POOL.FindServiceByName(service).methods_by_name[name].input_type.full_name)
+    stream = FakeStream()
+    call = methods[path.encode()].open(stream, CallHead(path.encode()))
+    call.message_received(request(**fields).SerializeToString())
+    return stream
+
+
+def asked(methods: Mapping[bytes, Method], path: str, **fields: Any) -> Any:
+    """Call a unary method, and return its response."""
+    stream = called(methods, path, **fields)
+    assert stream.code is Code.OK, stream.text
+    return response_of(path).FromString(stream.messages[0])
 
 
 class ServicesStage:
@@ -53,26 +67,18 @@ class ServicesStage:
         )
 
     def ask(self, path: str, **fields: Any) -> Any:
-        """Call a unary method; the messages go through their bytes, as on a connection."""
-        method = self.methods[path.encode()]
-        assert isinstance(method, UnaryMethod)
-        request = method.request.FromString(method.request(**fields).SerializeToString())
-        answer = method.answer(request)
-        assert isinstance(answer, Message)
-        return response_of(path).FromString(answer.SerializeToString())
+        """Call a unary method."""
+        return asked(self.methods, path, **fields)
 
     def refusal(self, path: str, code: Code, **fields: Any) -> str:
         """Return the text of the error of a unary call; fail if it has another code."""
-        with pytest.raises(GatewayError) as caught:
-            self.ask(path, **fields)
-        assert code_of(caught.value) is code
-        return str(caught.value)
+        stream = called(self.methods, path, **fields)
+        assert (stream.code, stream.messages) == (code, [])
+        return stream.text
 
     def open(self, path: str, *, access_log: AccessLog | None = None) -> tuple[Call, FakeStream]:
         stream = FakeStream(connection=FakeConnection(access_log=access_log))
-        method = self.methods[path.encode()]
-        assert isinstance(method, StreamingMethod)
-        return method.open(stream, CallHead(path.encode())), stream
+        return self.methods[path.encode()].open(stream, CallHead(path.encode())), stream
 
     async def page(self, path: str, kind: Any) -> Any:
         """Return a page of the HTTP interface as a message; fail if its JSON is not a form of one."""

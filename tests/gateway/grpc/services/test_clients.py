@@ -21,7 +21,7 @@ from tests.markdown_pages import DOCS, blocks
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import GrpcListener
 from uncork_gateway.grpc.messages import message
-from uncork_gateway.grpc.methods import Methods
+from uncork_gateway.grpc.methods import open_calls
 
 PAGE = DOCS / "reference/grpc.md"
 
@@ -29,9 +29,9 @@ PAGE = DOCS / "reference/grpc.md"
 @contextlib.asynccontextmanager
 async def served(on: ServicesStage) -> AsyncIterator[str]:
     """The services on a port; yields its address."""
-    methods = Methods(on.methods, not_supported={}, keys=lambda: None)
+    open_call = open_calls(on.methods, not_supported={}, keys=lambda: None)
     context = on.on.gateway.front_end.listener
-    listener = GrpcListener(methods.open_call, context, limits=GrpcLimits(max_message_bytes=2**20))
+    listener = GrpcListener(open_call, context, limits=GrpcLimits(max_message_bytes=2**20))
     bound = socket.create_server(("127.0.0.1", 0))
     await listener.start(bound)
     try:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.gateway.fake_worker import array_api, json_api, service
-from tests.gateway.grpc.services.services_stage import INFERENCE, ServicesStage, response_of, services
+from tests.gateway.grpc.services.services_stage import (
+    INFERENCE,
+    ServicesStage,
+    asked,
+    response_of,
+    services,
+)
 from tests.gateway.running import turns
 from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.service import NOT_SUPPORTED
@@ -72,8 +77,7 @@ def test_an_api_that_streams_is_decoupled() -> None:
         known = Models(lambda: {name: {"1": model} for name, model in models.items()}, str)
         access = RepositoryAccess(NoRepository, is_allowed=bool)
         methods = Inference(known, access, unready=str, statistics=False).methods()
-        method = methods[f"{INFERENCE}ModelConfig".encode()]
-        answers: list[Any] = [method.answer(method.request(name=name)) for name in models]
+        answers = [asked(methods, f"{INFERENCE}ModelConfig", name=name) for name in models]
         return {one.config.name: one.config.model_transaction_policy.decoupled for one in answers}
 
     assert configs(tokens) == {"fake": True, "fake.tokens": True}
@@ -142,12 +146,12 @@ def test_clients_learn_when_to_retry_before_a_worker_is_there() -> None:
     assert trailers_of(caught.value) == ((b"grpc-retry-pushback-ms", b"1000"),)
 
 
-@pytest.mark.parametrize("asked", [{"name": "fake.eho"}, {"name": "fake", "version": "2"}, {}])
-async def test_an_unknown_model_is_not_ready(tmp_path: Path, asked: dict[str, str]) -> None:
+@pytest.mark.parametrize("fields", [{"name": "fake.eho"}, {"name": "fake", "version": "2"}, {}])
+async def test_an_unknown_model_is_not_ready(tmp_path: Path, fields: dict[str, str]) -> None:
     """As from Triton, whose clients poll this while they load and unload models."""
     async with services(tmp_path) as on:
         await on.on.worker()
-        assert not on.ask(f"{INFERENCE}ModelReady", **asked).ready
+        assert not on.ask(f"{INFERENCE}ModelReady", **fields).ready
 
 
 @pytest.mark.parametrize("method", OF_MODELS)
