@@ -6,14 +6,12 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import Literal, NamedTuple, Protocol, cast
 
 import msgspec
 
 from uncork_gateway.backends.payload_file import PayloadFile
 from uncork_gateway.backends.slot import BackendSlot
-from uncork_gateway.backends.worker_identity import Identity
-from uncork_gateway.backends.worker_replies import Executed, check_reply
 from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.frames import (
     Frame,
@@ -49,6 +47,51 @@ WorkerState = Literal["starting", "idle", "busy"]
 
 FromWorker = Hello | WarmUp | Ready | Failed | Leaving
 """The messages of a worker about itself."""
+
+PoolEvent = Literal["described", "joined", "ready", "leaves", "gone"] | WarmUp | Failed
+"""The news of a worker: its message WarmUp or Failed, after which it exits, or
+
+* described: it has imported its service and described it. It may still be on standby.
+* joined: it enters service, described: it gets batches now, or as soon as it is ready.
+* ready: it has finished setup, or enters service after it has. It accepts batches unless it is on standby.
+* leaves: it gets no more batches; its connection is closed when its current batches end.
+* gone: its connection is closed, and its batches are lost. It had described itself.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The gateway's knowledge of a worker on TCP before its first frame.
+
+    Attributes:
+        launch: the supervisor's launch that the worker has proved to be; None if another program started it.
+        instance: identifies the process, also across reconnections.
+        index: the index that the gateway has offered; None for a launched worker, which has its launch's.
+    """
+
+    launch: int | None
+    instance: str
+    index: int | None
+
+    def objection(self, hello: Hello) -> str:
+        """Return why a worker's description contradicts its identity; empty if it does not."""
+        if hello.launch != self.launch:
+            return f"it claims to be {_launch(hello.launch)}, but connected as {_launch(self.launch)}"
+        if self.index not in (None, hello.index):
+            return f"it claims index {hello.index}, but was given {self.index}"
+        return ""
+
+
+def _launch(launch: int | None) -> str:
+    return "no launch of the gateway" if launch is None else f"launch {launch} of the gateway"
+
+
+class Executed(NamedTuple):
+    """A worker's reply, with the bodies that follow it."""
+
+    reply: Reply
+    bodies: list[bytes]
+
 
 Done = Callable[[Executed], object]
 """Receives the reply to a batch. It is not called if the worker is lost before it replies."""
@@ -270,7 +313,7 @@ class WorkerConnection(asyncio.Protocol):
         run = self._run(reply.batch)
         if run is None:
             raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
-        check_reply(run.batch, reply)
+        _check_reply(run.batch, reply)
         if reply.in_file:
             bodies = self._file.read(reply.lengths, run.half)
         else:
@@ -278,3 +321,21 @@ class WorkerConnection(asyncio.Protocol):
         del self._runs[reply.batch]
         run.done(Executed(reply, bodies))
         self._owner.has_replied(self)
+
+
+def _check_reply(batch: Batch, reply: Reply) -> None:
+    """Check that a reply fits its batch.
+
+    Raises:
+        FrameError: if the reply does not fit.
+    """
+    requests = len(batch.lengths)
+    for each in (reply.statuses, reply.lengths, reply.content_types, reply.headers):
+        if each is not None and len(each) != requests:
+            raise FrameError(f"a list of the response has length {len(each)}, the batch {requests} requests")
+    if len(reply.forms) not in (1, requests):
+        raise FrameError(f"the response has {len(reply.forms)} forms for {requests} requests")
+    if reply.reasons and not (min(reply.reasons) >= 0 and max(reply.reasons) < requests):
+        raise FrameError(
+            f"the response has reasons for requests {list(reply.reasons)[:8]}, which are not in the batch"
+        )

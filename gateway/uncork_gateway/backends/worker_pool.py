@@ -6,25 +6,16 @@ import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
-from uncork_gateway.backends.pool_events import (
-    CannotServe,
-    Described,
-    Gone,
-    IsReady,
-    Joined,
-    Leaves,
-    PoolListener,
-    WarmsUp,
-)
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import (
     Done,
     FromWorker,
+    Identity,
     OnPiece,
+    PoolEvent,
     WorkerConnection,
     WorkerState,
 )
-from uncork_gateway.backends.worker_identity import Identity
 from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.handshake import Application
@@ -42,26 +33,27 @@ class WorkerPool:
     else a negative number.
 
     Args:
-        listener: receives the workers' events.
+        notify: receives a worker and its news; ``worker.key`` is the worker's key in the dispatcher.
+        log: names the workers' service in messages, if there are several.
         kill: kills the process with a launch.
         finished_batch: called with a launch when its process has finished a batch.
-        ping_interval_s: the seconds between pings; an idle worker that has not responded is dropped at the
-            next.
+        ping_interval_s: the seconds between pings; the next one drops an idle worker that has not responded.
         reserved: the number of lowest indexes, which belong to the supervisor's workers.
     """
 
     def __init__(
         self,
-        listener: PoolListener,
+        notify: Callable[[WorkerConnection, PoolEvent], object],
         *,
+        log: ServiceLog,
         kill: Callable[[int], object] = lambda launch: None,
         finished_batch: Callable[[int], object] = lambda launch: None,
         ping_interval_s: float = 10.0,
         reserved: int = 0,
     ) -> None:
         self._reserved = reserved
-        self._notify = listener.on_worker
-        self.log: ServiceLog = listener.log
+        self._notify = notify
+        self.log = log
         self._kill = kill
         self._finished_batch = finished_batch
         self._ping_interval_s = ping_interval_s
@@ -76,10 +68,7 @@ class WorkerPool:
         self._ping_later()
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
-        """Accept workers on a Unix socket, which should lie in a private folder.
-
-        Workers on a ``standby`` socket get no batches until they take over.
-        """
+        """Accept workers on a Unix socket in a private folder; those on ``standby`` wait to take over."""
         loop = asyncio.get_running_loop()
         connection = partial(self._connection, standby=standby)
         self._servers.append(await loop.create_unix_server(connection, socket_path))
@@ -94,12 +83,12 @@ class WorkerPool:
         A worker that the supervisor did not launch is on standby until it joins. An older connection of the
         same process counts as lost, because the process has abandoned it.
         """
-        launch, instance = application.launch, application.instance
+        launch, instance = process = application.launch, application.instance
         taken = {worker.index for worker in self._workers}
         index = next(index for index in itertools.count(self._reserved) if index not in taken)
         identity = Identity(launch=launch, instance=instance, index=index if launch is None else None)
         for older in list(self._workers):
-            if older.identity is not None and older.identity.is_same_process(identity):
+            if older.identity is not None and (older.identity.launch, older.identity.instance) == process:
                 older.abort()
                 self.gone(older)
         connection = self._connection(standby=launch is None or application.standby, identity=identity)
@@ -130,9 +119,9 @@ class WorkerPool:
     def join(self, worker: WorkerConnection) -> None:
         """Let a described worker on standby accept batches as soon as it is ready."""
         worker.standby = False
-        self._notify(Joined(worker))
+        self._notify(worker, "joined")
         if worker.ready is not None:
-            self._notify(IsReady(worker))
+            self._notify(worker, "ready")
 
     def retire(self, worker: WorkerConnection, reason: str = "") -> None:
         """Send no more batches to a worker, and close its connection when its current batches end.
@@ -143,7 +132,7 @@ class WorkerPool:
             accepted = worker.accepts_batches
             worker.is_retiring, worker.retires_for = True, reason
             if accepted:
-                self._notify(Leaves(worker))
+                self._notify(worker, "leaves")
             self._close_if_retired(worker)
 
     def retire_launch(self, launch: int) -> bool:
@@ -295,19 +284,19 @@ class WorkerPool:
         match message:
             case Hello():
                 self._said_hello(worker, message)
-            case WarmUp(api=api, rows=rows):
+            case WarmUp():
                 if not worker.standby and worker.hello is not None:
-                    self._notify(WarmsUp(worker, api, rows))
+                    self._notify(worker, message)
             case Ready():
                 if worker.hello is None or worker.ready is not None:
                     raise FrameError("Ready arrived before Hello, or twice")
                 worker.ready = message
-                self._notify(IsReady(worker))
+                self._notify(worker, "ready")
             case Failed():
                 # A launched worker that cannot load its service says so before it has an index here.
                 if worker.index not in (None, message.index):
                     raise FrameError(f"a failure of worker {message.index}, which is another one")
-                self._notify(CannotServe(worker, message))
+                self._notify(worker, message)
             case Leaving():
                 if worker.hello is not None:
                     self.log.info("worker %d on %s is leaving", worker.hello.index, worker.hello.host)
@@ -329,7 +318,7 @@ class WorkerPool:
         self._by_key[worker.key] = worker
         if worker.is_launched and not worker.standby:
             self._check_code(worker)
-        self._notify(Described(worker))
+        self._notify(worker, "described")
 
     def has_replied(self, worker: WorkerConnection) -> None:
         """Count a finished batch; close the connection if the worker retires and has no batch left."""
@@ -356,6 +345,6 @@ class WorkerPool:
             del self._workers[worker]
             try:
                 if worker.hello is not None:
-                    self._notify(Gone(worker))
+                    self._notify(worker, "gone")
             finally:
                 self._by_key.pop(worker.key, None)

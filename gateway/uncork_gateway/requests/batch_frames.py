@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from uncork_dispatcher import Batch, BatchResult, BatchStatus, Submission, payloads_of
-from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire import messages

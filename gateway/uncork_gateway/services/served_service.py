@@ -10,9 +10,9 @@ from typing import NamedTuple
 from prometheus_client import Counter, Gauge
 
 from uncork_dispatcher import Batch, OnBatchEnd, Submission
+from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.batching import Batching
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -108,7 +108,8 @@ class ServedService:
             log=log,
         )
         self.pool = WorkerPool(
-            self.events,
+            self.events.on_worker,
+            log=log,
             kill=supervisor.kill,
             finished_batch=supervisor.finished_batch,
             reserved=settings.workers,

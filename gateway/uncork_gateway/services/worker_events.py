@@ -6,24 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from uncork_gateway.backends.pool_events import (
-    CannotServe,
-    Described,
-    Gone,
-    IsReady,
-    Joined,
-    Leaves,
-    PoolEvent,
-    WarmsUp,
-)
-from uncork_gateway.backends.worker_connection import WorkerConnection
+from uncork_gateway.backends.worker_connection import PoolEvent, WorkerConnection
 from uncork_gateway.backends.worker_failures import WorkerFailures
 from uncork_gateway.batching import Batching
 from uncork_gateway.requests.batch_frames import result_of_row
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.services.memory_limits import MemoryLimits
-from uncork_workers.wire.messages import Failed, Hello, Ready
+from uncork_workers.wire.messages import Failed, Hello, Ready, WarmUp
 from uncork_workers.wire.schema import ServiceDescription
 
 # So many failures in a row are not chance; the log says so once.
@@ -132,24 +122,24 @@ class WorkerEvents:
 
     # What the worker pool reports
 
-    def on_worker(self, event: PoolEvent) -> None:
-        """Handle an event of the pool; see :class:`PoolListener`."""
-        worker = event.worker
+    def on_worker(self, worker: WorkerConnection, event: PoolEvent) -> None:
+        """Handle the news of a worker."""
         match event:
-            case Described():
+            case "described":
                 self._described(worker)
-            case Joined():
+            case "joined":
                 self._joined(worker)
-            case WarmsUp(api=api, rows=rows):
-                self.failures.warming_up(_place(worker), api, rows)
-            case IsReady():
+            case WarmUp(api=api, rows=rows):
+                assert worker.hello is not None
+                self.failures.warming_up(worker.hello.index, api, rows)
+            case "ready":
                 self._is_ready(worker)
-            case CannotServe(failed=failed):
-                self._cannot_serve(failed, standby=worker.standby)
-            case Leaves():
+            case Failed():
+                self._cannot_serve(event, standby=worker.standby)
+            case "leaves":
                 self._dispatcher.worker_retired(worker.key)
                 self._readiness_changed()
-            case Gone():
+            case "gone":
                 self._gone(worker)
             case _:
                 assert_never(event)
@@ -280,8 +270,3 @@ class WorkerEvents:
             self.described.set_exception(ServiceUnusable(message))
         elif self.described.exception() is None:
             self.log.error("a worker started with a service that cannot be served: %s", message)
-
-
-def _place(worker: WorkerConnection) -> int:
-    assert worker.hello is not None
-    return worker.hello.index

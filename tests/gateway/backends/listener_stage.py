@@ -17,6 +17,7 @@ from tests.gateway.running import turns
 from tests.gateway.worker_peer import LAUNCH_SECRET, TOKEN, Address, Peer, dial
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
+from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.overrides import Override
 
 LOOPS = ["asyncio", "uvloop"]
@@ -95,7 +96,13 @@ async def worker_port(
         launch_secret=LAUNCH_SECRET,
     )
     made = PortStage(
-        WorkerPool(news, kill=news.dropped.append, finished_batch=news.finished_batch, reserved=reserved),
+        WorkerPool(
+            news.on_worker,
+            log=ServiceLog(""),
+            kill=news.dropped.append,
+            finished_batch=news.finished_batch,
+            reserved=reserved,
+        ),
         news,
         port,
         overrides=overrides,

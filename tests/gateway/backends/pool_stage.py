@@ -9,21 +9,10 @@ from pathlib import Path
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.backends.pool_events import (
-    CannotServe,
-    Described,
-    Gone,
-    IsReady,
-    Joined,
-    Leaves,
-    PoolEvent,
-    WarmsUp,
-)
-from uncork_gateway.backends.worker_connection import OnPiece, WorkerConnection
+from uncork_gateway.backends.worker_connection import Executed, OnPiece, PoolEvent, WorkerConnection
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.service_log import ServiceLog
-from uncork_workers.wire.messages import Batch, Hello, Ready
+from uncork_workers.wire.messages import Batch, Failed, Hello, Ready, WarmUp
 
 BATCH = Batch(batch=5, api="echo", limit_rows=10, lengths=[1, 2], rows=[1, 2])
 BODIES = [b"a", b"bc"]
@@ -32,8 +21,6 @@ News = tuple[str, object]
 
 class Listener:
     """Records notifications."""
-
-    log = ServiceLog("")
 
     def __init__(self) -> None:
         self.news: asyncio.Queue[News] = asyncio.Queue()
@@ -48,22 +35,21 @@ class Listener:
         """Have a batch fail if its worker is lost, as the dispatcher would."""
         self._running.append((worker, batch))
 
-    def on_worker(self, event: PoolEvent) -> None:
-        worker, hello = event.worker, event.worker.hello
+    def on_worker(self, worker: WorkerConnection, event: PoolEvent) -> None:
         match event:
-            case Described() if hello is not None:
-                self._note("described", hello.service)
-            case Joined() if hello is not None:
-                self.joined.append(hello.index)
-            case WarmsUp(api=api, rows=rows):
+            case "described" if worker.hello is not None:
+                self._note("described", worker.hello.service)
+            case "joined" if worker.hello is not None:
+                self.joined.append(worker.hello.index)
+            case WarmUp(api=api, rows=rows):
                 self._note("warms up", (worker.index, api, rows))
-            case IsReady():
+            case "ready":
                 self._note("stands by" if worker.standby else "ready", worker.key)
-            case CannotServe(failed=failed):
-                self._note("failed standby" if worker.standby else "failed", failed)
-            case Leaves():
+            case Failed():
+                self._note("failed standby" if worker.standby else "failed", event)
+            case "leaves":
                 self._note("leaves", worker.key)
-            case Gone():
+            case "gone":
                 self._lose(worker)
             case _:
                 raise AssertionError(event)
@@ -90,7 +76,8 @@ class Stage:
         self.standby_path = f"{socket_path}2"
         self.listener = listener
         self.pool = WorkerPool(
-            self.listener,
+            self.listener.on_worker,
+            log=ServiceLog(""),
             kill=self.listener.dropped.append,
             finished_batch=self.listener.finished_batch,
             ping_interval_s=ping_interval_s,

@@ -11,7 +11,7 @@ from tests.gateway.backends.test_payload_file import LARGE, SMALL, local_worker
 from tests.gateway.backends.test_worker_pool_streams import HEAD
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.backends.worker_connection import Executed
 from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Piece
 
 NEXT = Batch(batch=6, api="echo", limit_rows=10, lengths=[1, 2], rows=[1, 2])

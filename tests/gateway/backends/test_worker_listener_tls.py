@@ -11,7 +11,7 @@ from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage
 from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
 from tests.loops import HANG_S, until
-from uncork_gateway.backends import worker_introduction
+from uncork_gateway.backends import worker_listener
 from uncork_workers.wire.handshake import Refusal
 from uncork_workers.wire.messages import Hello, Ping, Ready
 
@@ -95,7 +95,7 @@ def test_a_refused_peer_cannot_keep_its_connection_open(
     loop: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By not ending its side of TLS, for which the loop would wait 30 s."""
-    monkeypatch.setattr(worker_introduction, "_END_OF_TLS_S", 0.0)
+    monkeypatch.setattr(worker_listener, "_END_OF_TLS_S", 0.0)
 
     async def scenario() -> None:
         async with worker_port(tls=certificates.server()) as on:
@@ -166,7 +166,7 @@ def test_a_peer_that_is_silent_before_tls_is_refused(
     async def scenario() -> None:
         async with worker_port(tls=certificates.server()) as on:
             with monkeypatch.context() as patch:
-                patch.setattr(worker_introduction, "_HANDSHAKE_S", 0.0)
+                patch.setattr(worker_listener, "_HANDSHAKE_S", 0.0)
                 peer = await on.peer()
                 await peer.closed()
 

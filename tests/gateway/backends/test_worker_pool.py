@@ -11,6 +11,7 @@ from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_pool import WorkerPool
+from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.messages import Batch, Failed, Hello, Ping, Pong, Ready, Reply, WarmUp
 
@@ -134,7 +135,7 @@ async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
 
 async def test_closing_before_listening_does_nothing() -> None:
     """A gateway that could not start can still be closed."""
-    await WorkerPool(Listener()).close()
+    await WorkerPool(Listener().on_worker, log=ServiceLog("")).close()
 
 
 async def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from tests.gateway.backends.pool_stage import BATCH, BODIES
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.backends.worker_connection import WorkerConnection
-from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.backends.worker_connection import Executed, WorkerConnection
 from uncork_workers.wire.messages import Batch, Failed, Goodbye, Hello, Leaving, Message, Ready, WarmUp
 
 

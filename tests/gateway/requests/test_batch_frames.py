@@ -7,7 +7,7 @@ import pytest
 
 from tests.dispatcher.batches import batch_of, submitted
 from uncork_dispatcher import BatchResult
-from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.base import Sink
 from uncork_gateway.codecs.cost import make_weigh

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from uncork.cli.check.figures import Failure, Times
-from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.backends.worker_connection import Executed
 from uncork_loadtests.tuning.batch_times import SizeTime, fit
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.memory import resident_bytes

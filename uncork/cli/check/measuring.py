@@ -20,17 +20,8 @@ from uncork.config.names import check_policy
 from uncork.server.options import ServeOptions
 from uncork.server.workers.placement import local_workers
 from uncork_dispatcher.wording import plural
-from uncork_gateway.backends.pool_events import (
-    CannotServe,
-    Described,
-    Gone,
-    IsReady,
-    PoolEvent,
-    WarmsUp,
-)
-from uncork_gateway.backends.worker_connection import OnPiece
+from uncork_gateway.backends.worker_connection import Executed, OnPiece, PoolEvent, WorkerConnection
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_gateway.backends.worker_replies import Executed
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.paths import in_force, paths_of
 from uncork_workers.definition.adapters.base import Sample
@@ -39,7 +30,8 @@ from uncork_workers.process.warmup import Example
 from uncork_workers.supervision.launcher import over_unix
 from uncork_workers.supervision.processes import Processes
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
-from uncork_workers.wire.messages import Batch
+from uncork_workers.wire import messages
+from uncork_workers.wire.messages import Batch, WarmUp
 from uncork_workers.wire.overrides import check_reserved
 from uncork_workers.wire.schema import JSON, ApiDescription, DefinitionError, ServiceDescription
 
@@ -65,7 +57,7 @@ async def measure(
         DefinitionError: if the service cannot be served under the overrides.
     """
     watch = _Watch(tell)
-    pool = WorkerPool(watch, kill=watch.dropped)
+    pool = WorkerPool(watch.on_worker, log=ServiceLog(""), kill=watch.dropped)
     socket_path = str(folder / "workers.sock")
     workers = local_workers(options)
     # The check itself prints exceptions of handlers, as findings.
@@ -236,9 +228,7 @@ class _Runner:
 
 
 class _Watch:
-    """Follows the worker; implements the listener of the pool."""
-
-    log = ServiceLog("")
+    """Follows the worker."""
 
     def __init__(self, tell: Tell) -> None:
         loop = asyncio.get_running_loop()
@@ -259,27 +249,26 @@ class _Watch:
             if not (future.done() or self.is_over):
                 future.set_exception(error)
 
-    def on_worker(self, event: PoolEvent) -> None:
-        """Act on an event of the pool; the only worker is never replaced."""
-        hello = event.worker.hello
+    def on_worker(self, worker: WorkerConnection, event: PoolEvent) -> None:
+        """Act on the news of the only worker, which is never replaced."""
         match event:
-            case Described() if hello is not None:
+            case "described" if worker.hello is not None:
                 if not self.described.done():
-                    self.described.set_result(hello.service)
+                    self.described.set_result(worker.hello.service)
                 self._tell("setting up the service")
-            case WarmsUp(api=api, rows=rows):
+            case WarmUp(api=api, rows=rows):
                 self._tell(f"warming up {api} with {plural(rows, 'row')}")
-            case IsReady(worker):
+            case "ready":
                 self.profile = {} if worker.ready is None else worker.ready.profile
                 if not self.ready.done():
                     self.ready.set_result(worker.key)
-            case CannotServe(failed=failed):
-                trace = f"\n{failed.traceback.rstrip()}" if failed.traceback else ""
-                if failed.stage == "load":
-                    self._fail(WrongUsage(f"{failed.message}{trace}"))
+            case messages.Failed():
+                trace = f"\n{event.traceback.rstrip()}" if event.traceback else ""
+                if event.stage == "load":
+                    self._fail(WrongUsage(f"{event.message}{trace}"))
                 else:
-                    self._fail(CheckFailed(f"{failed.stage}: {failed.message}{trace}"))
-            case Gone() if not self.gone.done():
+                    self._fail(CheckFailed(f"{event.stage}: {event.message}{trace}"))
+            case "gone" if not self.gone.done():
                 self.gone.set_result(None)
             case _:
                 pass

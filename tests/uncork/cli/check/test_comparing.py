@@ -22,7 +22,7 @@ from uncork.cli.check.figures import Comparison
 from uncork.cli.check.growing import Batches, Died
 from uncork.outputs import Response
 from uncork_dispatcher.advice import advise
-from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.backends.worker_connection import Executed
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.service import find_apis
 from uncork_workers.process.batches.execution import Executor

@@ -25,7 +25,7 @@ from uncork.cli.check.growing import (
     peak_bytes,
     reset_peak,
 )
-from uncork_gateway.backends.worker_replies import Executed
+from uncork_gateway.backends.worker_connection import Executed
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.process.warmup import Example
 from uncork_workers.wire.messages import Batch, ExceptionReport, Reply
