@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from uncork.batched_functions.outcomes import Failed, Result, for_callers
 from uncork_dispatcher import ApiRules, BatchResult
-from uncork_workers.process.batches.bisection import Bisection
-from uncork_workers.process.batches.failure import Failure
-from uncork_workers.process.batches.out_of_memory import is_out_of_memory
-from uncork_workers.process.batches.parts_that_fit import PartsThatFit
+from uncork_workers.process.batches.failures import FailedCall
+from uncork_workers.process.batches.search import Part, Search
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.wire.cutting import Extent
 
@@ -19,20 +16,8 @@ _SHARE_OF_TIMEOUT = 0.9
 
 _FORGOTTEN = RuntimeError("the batch has ended")
 
-Part = Sequence[int]
-"""Positions of items in the batch."""
 Outcome = list[Result] | Exception
 """One result per item of a call, or the exception of all."""
-
-
-class _CallFailed(Exception):
-    """Stands for the exception of a failed call until the batch has ended; never raised itself."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.args = ()
-        self.error: BaseException = error
-        self.is_out_of_memory = is_out_of_memory(error)
 
 
 class BatchRun:
@@ -40,7 +25,6 @@ class BatchRun:
 
     Args:
         call: calls the function with some of the items.
-        function: the function, for reports of its exceptions.
         extents: the size of each item.
         pads: True if the function pads items to the longest.
         limit: the size of calls that fits into memory; the batch adds to what it has learned.
@@ -54,7 +38,6 @@ class BatchRun:
         self,
         call: Callable[[Part], Awaitable[Outcome]],
         *,
-        function: Callable[..., Any],
         rules: ApiRules,
         extents: Sequence[Extent],
         pads: bool,
@@ -62,16 +45,16 @@ class BatchRun:
         clock: Callable[[], float],
     ) -> None:
         self._call = call
-        self._function = function
         self._rules = rules
         self._extents = extents
         self._pads = pads
         self._limit = limit
         self._clock = clock
-        self._ends = 0.0
-        self._results: dict[int, Result] = {}
-        self._failures: list[_CallFailed | Failure] = []
-        self.memory_failures = 0
+        self._failures: list[FailedCall] = []
+
+    @property
+    def memory_failures(self) -> int:
+        return sum(failure.is_out_of_memory for failure in self._failures)
 
     async def run(self) -> BatchResult[Result]:
         """Return the result of each item.
@@ -80,95 +63,47 @@ class BatchRun:
             Exception: of the function, if no item has a result.
         """
         everything, began = range(len(self._extents)), self._clock()
-        outcome = await self._try(everything)
-        if not isinstance(outcome, _CallFailed):
+        outcome = await self._try(everything, self._limit)
+        if not isinstance(outcome, FailedCall):
             return BatchResult(outcome)
         try:
             is_alone = len(everything) == 1
             if is_alone or not self._rules.idempotent:
                 if outcome.is_out_of_memory and not is_alone:
-                    self._limit.failed(self._size(everything))
+                    self._limit.failed(outcome.size)
                 raise outcome.error
             # At the timeout no caller gets a result. A part can take as long as the failed call.
             took_s = self._clock() - began
-            self._ends = began + _SHARE_OF_TIMEOUT * self._rules.timeout_s - 2 * took_s
-            if outcome.is_out_of_memory:
-                await self._run_smaller(everything, outcome)
-            else:
-                await self._find_culprits(everything, outcome)
-            return BatchResult([self._results[at] for at in everything], "failed")
+            ends = began + _SHARE_OF_TIMEOUT * self._rules.timeout_s - 2 * took_s
+            results = await self._search(outcome, ends)
+            return BatchResult([results[at] for at in everything], "failed")
         finally:
-            self._forget_exceptions()
+            # Their tracebacks refer to the frames of the function and, from Python 3.13 on, to the frames
+            # here that have awaited it.
+            for failure in self._failures:
+                failure.error = _FORGOTTEN
 
-    async def _try(self, part: Part) -> list[Result] | _CallFailed:
-        outcome: list[Result] | Exception = await self._call(part)
+    async def _search(self, failure: FailedCall, ends: float) -> dict[int, Result]:
+        """Return the result of each item, or for those at fault their own exception."""
+        items = dict(enumerate(self._extents))
+        search: Search[Result, FailedCall] = Search(items, failure, size=self._size_of, limit=self._limit)
+        while search.part is not None and self._clock() < ends:
+            search.ran(await self._try(search.part, search.limit))
+        search.stop()
+        faults = {at: Failed(for_callers(fault.error)) for at, fault in search.faults.items()}
+        return search.results | faults
+
+    async def _try(self, part: Part, limit: SizeLimit) -> list[Result] | FailedCall:
+        outcome: Outcome = await self._call(part)
         if not isinstance(outcome, Exception):
-            if self._limit.learns:
-                self._limit.worked(self._size(part))
+            if limit.learns:
+                limit.worked(self._size(part))
             return outcome
-        outcome = failed = _CallFailed(outcome)
+        failed = FailedCall(outcome, rows=len(part), size=self._size(part))
+        if failed.is_out_of_memory:
+            failed.free()  # the parts need the memory
         self._failures.append(failed)
-        self.memory_failures += failed.is_out_of_memory
         return failed
-
-    def _forget_exceptions(self) -> None:
-        """Drop the exceptions: their tracebacks refer to the frames of the function and, from Python 3.13 on,
-        to the frames here that have awaited it.
-        """
-        for failure in self._failures:
-            failure.error = _FORGOTTEN
-            failure.args = ()
-        self._results.clear()
-
-    async def _find_culprits(self, group: Part, failed: _CallFailed | Failure) -> None:
-        """Give items that failed together results, and those at fault their own exception."""
-        search: Bisection[Result] = Bisection(group)
-        while search.part is not None and self._clock() < self._ends:
-            outcome = await self._try(search.part)
-            if isinstance(outcome, _CallFailed) and outcome.is_out_of_memory:
-                if len(search.part) > 1:
-                    self._limit.failed(self._size(search.part))
-                else:
-                    self._limit.blame_row()
-            search.ran(outcome)
-        self._results |= search.results
-        self._fail(dict.fromkeys(search.given_up, failed) | search.culprits)
-
-    async def _run_smaller(self, group: Part, failed: _CallFailed) -> None:
-        """Give items that ran out of memory together results in smaller parts, and learn what fits."""
-        search: PartsThatFit[Result] = PartsThatFit(
-            {at: self._extents[at] for at in group}, self._size_of, self._limit
-        )
-        known, self._limit = self._limit, search.limit
-        search.ran(self._failure(failed, group), rows=len(group), size=self._size(group))
-        while search.part is not None and self._clock() < self._ends:
-            part = search.part
-            outcome = await self._try(part)
-            search.ran(
-                self._failure(outcome, part) if isinstance(outcome, _CallFailed) else outcome,
-                rows=len(part),
-                size=self._size(part),
-            )
-        search.learn()
-        self._limit = known
-        self._results |= search.results
-        for part, fault in search.failed:
-            if len(part) > 1:
-                await self._find_culprits(part, fault)
-            else:
-                self._fail({part[0]: fault})
-        self._fail({**dict.fromkeys(search.given_up, failed), **search.culprits})
-
-    def _failure(self, failed: _CallFailed, part: Part) -> Failure:
-        """Free what the failed call has allocated: the parts need the memory."""
-        failure = Failure(failed.error, self._function, size=self._size(part))
-        self._failures.append(failure)
-        return failure
-
-    def _fail(self, failures: Mapping[int, BaseException]) -> None:
-        for at, failure in failures.items():
-            assert isinstance(failure, _CallFailed | Failure)
-            self._results[at] = Failed(for_callers(failure.error))
 
     def _size(self, part: Part) -> float:
         costs = [self._extents[at].cost for at in part]

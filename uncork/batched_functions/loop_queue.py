@@ -177,7 +177,6 @@ class LoopQueue:
             limit.count_in(pads=batch.pads, known=None)
         run = BatchRun(
             lambda part: self.try_items([items[at] for at in part]),
-            function=self._definition.function,
             rules=self._definition.rules,
             extents=[Extent(1, one.cost or 0.0, one.cost or 0.0) for one in batch.requests],
             pads=batch.pads,

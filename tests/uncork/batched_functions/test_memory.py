@@ -227,7 +227,6 @@ async def test_the_size_of_a_call_counts_padding(pads: bool, most: float) -> Non
     for _ in range(2):
         run = BatchRun(
             call,
-            function=test_the_size_of_a_call_counts_padding,
             rules=ApiRules(name="call"),
             extents=[Extent(1, cost, cost) for cost in (1, 1, 1, 10)],
             pads=pads,

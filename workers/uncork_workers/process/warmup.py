@@ -16,9 +16,8 @@ from uncork_workers.definition.outputs.encoding import row_result
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.chunks import padded_length, padded_size
-from uncork_workers.process.batches.exception_reports import release
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.process.batches.out_of_memory import is_out_of_memory
+from uncork_workers.process.batches.failures import is_out_of_memory, release
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.stopped import Stopped
 from uncork_workers.process.warmup_sizes import RUNS_PER_SIZE, WarmUpSizes, doubling

@@ -17,14 +17,12 @@ from uncork_workers.definition.outputs.encoding import OK, CompleteResponse
 from uncork_workers.definition.outputs.split import SplitResults
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
-from uncork_workers.process.batches.bisection import Bisection
 from uncork_workers.process.batches.chunks import by_request
 from uncork_workers.process.batches.departures import Departures
-from uncork_workers.process.batches.exception_reports import repr_of
-from uncork_workers.process.batches.failure import Failure
+from uncork_workers.process.batches.failures import Failure, repr_of
 from uncork_workers.process.batches.handler_calls import HandlerCalls, Result, StreamCalls
 from uncork_workers.process.batches.merging import BatchRequests
-from uncork_workers.process.batches.parts_that_fit import PartsThatFit
+from uncork_workers.process.batches.search import Search
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.streaming import PieceSink
 from uncork_workers.process.context import NO_PARAMETERS
@@ -159,7 +157,8 @@ class BatchRun:
         """
         self._worked = False
         if self._is_cancellation(error):
-            self._answer_all(dict.fromkeys(self._valid, (self._unfinished(), None)))
+            for at in self._valid:
+                self._answer(at, self._unfinished())
             return
         reported = len(self._exceptions)
         failure = self._failure(error)
@@ -188,79 +187,41 @@ class BatchRun:
 
     def _failure(self, error: BaseException) -> Failure:
         """Report an exception, and free what the failed call has allocated."""
-        failure = Failure(error, self._api.methods[-1], size=self.calls.last[1])
+        rows, size = self.calls.last
+        failure = Failure(error, self._api.methods[-1], rows=rows, size=size)
         self.calls.returned = None
         self._memory_failures += failure.is_out_of_memory
         return failure
 
     def _search(self, failure: Failure) -> None:
         """Answer the requests of a portion that failed, those that can be in smaller parts."""
-        valid = self._valid
+        valid, calls, rows = self._valid, self.calls, self._requests.rows
         if not self._live(valid):  # nobody needs to know which of them are at fault
             self._fail(valid, failure)
             return
-        is_alone = len(valid) == 1 and (not failure.is_out_of_memory or self._requests.rows[valid[0]] == 1)
+        is_alone = len(valid) == 1 and (not failure.is_out_of_memory or rows[valid[0]] == 1)
         if is_alone or not self._batch.idempotent:
             if failure.is_out_of_memory and not is_alone:
-                self.calls.limit.failed(failure.size)
+                calls.limit.failed(failure.size)
             self._fail(valid, failure)
             return
+        if not failure.is_out_of_memory:
+            self._warn_of_search(len(valid), failure.text_of_error)
+        costs = self._requests.costs or [()] * len(rows)
+        extents = {at: Extent(rows[at], sum(costs[at]), max(costs[at], default=0.0)) for at in valid}
+        search: Search[Result, Failure] = Search(extents, failure, size=calls.sizes.size, limit=calls.limit)
         # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
         # take as long as the failed run, so stop in time.
         took_s = time.perf_counter() - self._portion_began
-        ends = self._began + _SHARE_OF_TIMEOUT * self._batch.timeout_s - took_s
-        if failure.is_out_of_memory:
-            self._run_smaller(valid, failure, ends)
-        else:
-            self._warn_of_search(len(valid), failure.text_of_error)
-            self._find_culprits(valid, failure, ends)
-
-    def _find_culprits(self, group: Sequence[int], failure: Failure, ends: float) -> None:
-        """Answer requests that failed together, each alone with 500 if it is at fault."""
-        search: Bisection[Result] = Bisection(group)
-        while search.part is not None and time.perf_counter() < ends:
-            outcome = self._try(search.part)
-            if isinstance(outcome, Failure) and outcome.is_out_of_memory:
-                if len(search.part) > 1:
-                    self.calls.limit.failed(outcome.size)
-                else:
-                    self.calls.limit.blame_row()
-            search.ran(outcome)
-        self._answer_all(search.results)
-        culprits = {at: fault for at, fault in search.culprits.items() if isinstance(fault, Failure)}
-        rows = self._requests.rows
-        for at in [at for at, fault in culprits.items() if fault.is_out_of_memory and rows[at] > 1]:
-            self._run_smaller([at], culprits.pop(at), ends)
-        self._fail_each(culprits | dict.fromkeys(search.given_up, failure))
-
-    def _run_smaller(self, group: Sequence[int], failure: Failure, ends: float) -> None:
-        """Answer requests that ran out of memory together, in smaller parts, and learn what fits."""
-        calls = self.calls
-        known, calls.ends = calls.limit, ends
-        costs = self._requests.costs or [()] * len(self.bodies)
-        extents = {
-            at: Extent(self._requests.rows[at], sum(costs[at]), max(costs[at], default=0.0)) for at in group
-        }
-        search: PartsThatFit[Result] = PartsThatFit(extents, calls.sizes.size, known)
-        calls.limit = search.limit
-        search.ran(failure, rows=max(self._requests.rows[group[0]], len(group)), size=failure.size)
-        while search.part is not None and time.perf_counter() < ends:
-            outcome = self._try(search.part)
-            rows, size = calls.last
-            search.ran(outcome, rows=rows, size=size)
-        search.learn()
-        calls.limit, calls.ends = known, math.inf
-        self._answer_all(search.results)
-        for part, fault in search.failed:
-            if len(part) > 1:
-                self._find_culprits(part, fault, ends)
-            else:
-                self._fail(part, fault)
-        self._fail_each(search.culprits | dict.fromkeys(search.given_up, failure))
-
-    def _answer_all(self, results: Mapping[int, Result]) -> None:
-        for at, (body, form) in results.items():
+        calls.ends = self._began + _SHARE_OF_TIMEOUT * self._batch.timeout_s - took_s
+        while search.part is not None and time.perf_counter() < calls.ends:
+            calls.limit = search.limit
+            search.ran(self._try(search.part))
+        search.stop()
+        calls.limit, calls.ends = search.limit, math.inf
+        for at, (body, form) in search.results.items():
             self._answer(at, body, form)
+        self._fail_each(search.faults)
 
     def reply(self) -> Reply:
         """Return the reply that goes with ``bodies``."""

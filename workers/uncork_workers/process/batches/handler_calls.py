@@ -24,7 +24,7 @@ from uncork_workers.process.batches.chunks import (
     without_copies,
 )
 from uncork_workers.process.batches.departures import Departures
-from uncork_workers.process.batches.exception_reports import name_handler
+from uncork_workers.process.batches.failures import name_handler
 from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.context import NO_PARAMETERS, set_rows

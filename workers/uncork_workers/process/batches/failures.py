@@ -1,12 +1,14 @@
-"""Reports of exceptions in the code of a service, for operators."""
+"""Exceptions in the code of a service: their reports, whether memory was short, and what they keep alive."""
 
 import dis
 import inspect
+import logging
 import os
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
@@ -20,22 +22,85 @@ _OURS = (f"{Path(__file__).parents[2]}{os.sep}", "<")
 _CAN_WAIT = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _YIELD = dis.opmap["YIELD_VALUE"]
 _LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+# Classes of torch and TensorFlow, known by name so that neither is imported.
+_OUT_OF_MEMORY = ("OutOfMemoryError", "ResourceExhaustedError")
+# The texts of these libraries, which also raise RuntimeError. Other exceptions may quote what a client sent,
+# and a client must not be able to shrink the batches of others.
+_MEMORY_OF = ("torch", "onnxruntime", "jax", "jaxlib", "tensorflow", "tensorrt", "cupy", "cupy_backends")
+_SAY_SO = (
+    "out of memory",
+    "ALLOC_FAILED",
+    "can't allocate memory",
+    "Failed to allocate memory",
+    "is smaller than requested bytes",
+    "RESOURCE_EXHAUSTED",
+    "OOM when allocating",
+    "std::bad_alloc",
+)
+_MOST_CAUSES = 10
 
 
-def exception_report(
-    error: BaseException,
-    handler: Callable[..., Any] | None = None,
-    *,
-    error_id: str = "",
-    requests: int = 0,
-) -> ExceptionReport:
-    """Return a report of an exception that failed ``requests`` requests of ``handler`` with 500."""
+class FailedCall:
+    """A call that failed.
+
+    Attributes:
+        error: the exception.
+        rows, size: of the call.
+        is_out_of_memory: whether the call needed more memory than there was.
+    """
+
+    def __init__(self, error: BaseException, *, rows: int, size: float) -> None:
+        self.error = error
+        self.rows = rows
+        self.size = size
+        self.is_out_of_memory = False
+        with suppress(BaseException):  # the attributes of an exception can be code of the service too
+            self.is_out_of_memory = is_out_of_memory(error)
+
+    def free(self) -> None:
+        """Free what the call has allocated."""
+        with suppress(BaseException):  # as above
+            free_variables(self.error)
+
+
+class Failure(FailedCall):
+    """A failed call of a handler, reported at once so that what it keeps alive can go.
+
+    Attributes:
+        report: for operators.
+        text_of_error: the exception as one line of a log.
+    """
+
+    def __init__(self, error: BaseException, handler: Callable[..., Any], *, rows: int, size: float) -> None:
+        super().__init__(error, rows=rows, size=size)
+        self.text_of_error, self._traceback = repr_of(error), _traceback_text(error)
+        try:
+            self.report = exception_report(error, handler)
+        except BaseException:  # as above
+            self.report = ExceptionReport(type(error).__name__, "", "")
+        self.free()
+
+    def release(self) -> None:
+        """Drop the traceback, which refers to the batch, once it is not needed any more."""
+        with suppress(BaseException):  # as above
+            release(self.error)
+
+    def log(self, log: logging.Logger, message: str) -> None:
+        """Log the exception with its traceback, whose frames have no variables any more."""
+        if not log.isEnabledFor(logging.ERROR):
+            return
+        exc_info = (type(self.error), self.error, self.error.__traceback__)
+        record = log.makeRecord(log.name, logging.ERROR, __file__, 0, message, (), exc_info)
+        record.exc_text = self._traceback
+        log.handle(record)
+
+
+def exception_report(error: BaseException, handler: Callable[..., Any] | None = None) -> ExceptionReport:
+    """Return a report of an exception in a call of ``handler``."""
     return ExceptionReport(
         error=type(error).__name__,
         place=_encodable(_place(_innermost(error), handler)),
         message=_encodable(_message(error)),
-        id=error_id,
-        requests=requests,
     )
 
 
@@ -46,7 +111,7 @@ def name_handler(error: BaseException, methods: Sequence[Callable[..., Any]]) ->
         error.add_note(f"handler: {describe_function(methods[-1])}")
 
 
-def traceback_text(error: BaseException) -> str:
+def _traceback_text(error: BaseException) -> str:
     """Return the traceback as logs show it; only the exception if code of the service fails meanwhile."""
     try:
         return "".join(traceback.format_exception(error)).rstrip("\n")
@@ -146,3 +211,21 @@ def with_causes(error: BaseException) -> Iterator[BaseException]:
 def _encodable(text: str) -> str:
     """Escape lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception, or one of those that led to it, says that memory was short."""
+    return any(_says_so(one) for one in islice(with_causes(error), _MOST_CAUSES))
+
+
+def _says_so(error: BaseException) -> bool:
+    kind = type(error)
+    if isinstance(error, MemoryError) or any(base.__name__ in _OUT_OF_MEMORY for base in kind.__mro__):
+        return True
+    if kind is not RuntimeError and str(kind.__module__).partition(".")[0] not in _MEMORY_OF:
+        return False
+    try:
+        text = str(error)
+    except BaseException:  # code of the library or of the service
+        return False
+    return any(said in text for said in _SAY_SO)
