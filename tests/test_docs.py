@@ -1,7 +1,7 @@
 """The pages in Markdown: links lead somewhere, and code is what a reader can use.
 
 The pages about services and about other systems are scripts, whose assertions are run here;
-``tests/e2e/test_tutorial.py`` follows the tutorial.
+``tests/e2e/examples/test_tutorial.py`` follows the tutorial.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """APIs that group requests by a field, by a header and by a parameter; they hold, so that callers meet."""
 
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+import uncork
 from uncork import Service, api, context
-from uncork.adapters import DataFrame, Json, NdArray
+from uncork.adapters import DataFrame, Json, NdArray, Text
 
 
 class Groups(Service):
@@ -40,3 +42,37 @@ class Groups(Service):
     @api(input=Json(), policy="fixed:100", mb_max_latency=10_000)
     def parameters(self, rows: list[Any]) -> Sequence[Any]:
         return [{"own": dict(each).get("beams", "none")} for each in context().parameters]
+
+
+class Classes(Service):
+    """Takes 5 ms for each batch, and 0.2 ms for each row."""
+
+    @api(input=Json(), classes={"interactive": 2_000, "bulk": None}, mb_max_batch_size=64, warmup=1)
+    def predict(self, rows: list[int]) -> list[int]:
+        time.sleep(0.005 + 0.0002 * len(rows))
+        return rows
+
+
+class Padded(Service):
+    """Adds up the bytes of texts, in an array that is padded to the longest."""
+
+    @api(input=Text(), cost="bytes", mb_max_batch_size=1_000_000, mb_max_latency=30_000)
+    def with_cost(self, texts: Sequence[str]) -> list[dict[str, object]]:
+        """Return the sum of each text, its cost, and the lengths in its batch."""
+        return self._sums(texts)
+
+    @api(input=Text(), mb_max_latency=30_000)
+    def without_cost(self, texts: Sequence[str]) -> list[dict[str, object]]:
+        """Do the same for an API that defines no cost."""
+        return self._sums(texts)
+
+    def _sums(self, texts: Sequence[str]) -> list[dict[str, object]]:
+        values, mask = uncork.pad([list(text.encode()) for text in texts])
+        time.sleep(0.001 + 1e-6 * values.size)
+        lengths = mask.sum(axis=1)
+        among = [int(lengths.min()), int(lengths.max())]
+        costs = uncork.context().costs or [None] * len(texts)
+        return [
+            {"sum": int(row.sum()), "cost": cost, "among": among}
+            for row, cost in zip(values, costs, strict=True)
+        ]

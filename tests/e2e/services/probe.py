@@ -1,9 +1,12 @@
 """A service whose apis do what the end-to-end tests need to see."""
 
+from __future__ import annotations
+
 import os
 import time
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from uncork import Service, api
@@ -92,3 +95,35 @@ class Warm(Service):
         """Return the items after 5 ms."""
         time.sleep(0.005)
         return items
+
+
+class Fragile(Service):
+    """Takes a while to start."""
+
+    def setup(self) -> None:
+        """Take a second."""
+        time.sleep(1.0)
+
+    @api(input=Json(), mb_max_latency=10_000)
+    def echo(self, rows: list[str]) -> list[str]:
+        """Return the rows, or exit."""
+        if "kill" in rows:
+            os._exit(1)
+        return rows
+
+
+Row = Annotated[list[Annotated[int, msgspec.Meta(ge=1, le=6)]], msgspec.Meta(min_length=2, max_length=2)]
+
+
+class Strict(Service):
+    """Throws dice."""
+
+    @api(input=Json(type=Row))
+    def throw(self, rows: list[list[int]]) -> list[int]:
+        """Add up two dice."""
+        return [sum(row) for row in rows]
+
+    @api(input=NdArray(dtype="uint8", shape=(2,)))
+    def pixel(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Give back the rows."""
+        return rows

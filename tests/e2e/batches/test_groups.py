@@ -1,0 +1,197 @@
+"""``group_by`` with real processes: every protocol, and requests that are split, fail or wait too long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+
+from tests.e2e.clients.test_grpc import PredictRequest, PredictResponse
+from tests.e2e.server import HTTP, SERVICES, Server, serving
+from tests.loops import HANG_S
+
+pytestmark = pytest.mark.slow
+
+GROUPS = f"{SERVICES / 'groups.py'}:Groups"
+LANGUAGES = ["de", "fr", "de", "it", "fr"]
+Found = list[tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving(GROUPS, "--grpc-port", "0", "--workers", "2") as running:
+        yield running
+
+
+def post(server: Server, path: str, body: Any, **headers: str) -> Any:
+    reply = HTTP.post(f"{server.base}{path}", json=body, headers=headers)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def rows_of(languages: Sequence[str]) -> list[dict[str, Any]]:
+    return [{"n": number, "language": language} for number, language in enumerate(languages)]
+
+
+def native(server: Server) -> Found:
+    found = [post(server, "/predict", row) for row in rows_of(LANGUAGES)]
+    return [(one["n"], one["group"]) for one in found]
+
+
+def v1(server: Server) -> Found:
+    found = post(server, "/v1/models/groups:predict", {"instances": rows_of(LANGUAGES)})["predictions"]
+    return [(one["n"], one["group"]) for one in found]
+
+
+def tensorflow(server: Server) -> Found:
+    columns = {"n": list(range(len(LANGUAGES))), "language": LANGUAGES}
+    found = post(server, "/v1/models/groups/versions/1:predict", {"inputs": columns})["outputs"]
+    return [*zip(found["n"], found["group"], strict=True)]
+
+
+def table(server: Server) -> Found:
+    lines = [f'{number},"{language}"\r\n' for number, language in enumerate(LANGUAGES)]
+    text = "n,language\r\n" + "".join(lines)
+    headers = {"content-type": "text/csv", "accept": "text/csv"}
+    reply = HTTP.post(f"{server.base}/table", content=text, headers=headers)
+    _, *found = [line.split(",") for line in reply.text.splitlines()]
+    return [(int(float(number)), language) for number, language in found]
+
+
+def inputs(kind: Any, **binary: bool) -> list[Any]:
+    numbers, languages = kind("n", [len(LANGUAGES)], "INT64"), kind("language", [len(LANGUAGES)], "BYTES")
+    numbers.set_data_from_numpy(np.arange(len(LANGUAGES)), **binary)
+    languages.set_data_from_numpy(np.array(LANGUAGES, dtype=object), **binary)
+    return [numbers, languages]
+
+
+def of_triton(result: Any) -> Found:
+    groups = [group.decode() if isinstance(group, bytes) else group for group in result.as_numpy("group")]
+    return [*zip(result.as_numpy("n").tolist(), groups, strict=True)]
+
+
+def v2(server: Server, *, binary: bool) -> Found:
+    outputs = [triton_http.InferRequestedOutput(name, binary_data=binary) for name in ("n", "group")]
+    with triton_http.InferenceServerClient(server.base.removeprefix("http://")) as client:
+        asked = inputs(triton_http.InferInput, binary_data=binary)
+        return of_triton(client.infer("groups", asked, outputs=outputs))
+
+
+def v2_grpc(server: Server) -> Found:
+    with triton_grpc.InferenceServerClient(server.grpc) as client:
+        return of_triton(client.infer("groups", inputs(triton_grpc.InferInput)))
+
+
+def predict_grpc(server: Server) -> Found:
+    request = PredictRequest()
+    request.model_spec.name = "groups"
+    number, language = request.inputs["n"], request.inputs["language"]
+    number.dtype, language.dtype = 9, 7
+    for tensor in (number, language):
+        tensor.tensor_shape.dim.add(size=len(LANGUAGES))
+    number.int64_val.extend(range(len(LANGUAGES)))
+    language.string_val.extend(each.encode() for each in LANGUAGES)
+    with grpc.insecure_channel(server.grpc) as channel:
+        method = channel.unary_unary(
+            "/tensorflow.serving.PredictionService/Predict",
+            request_serializer=PredictRequest.SerializeToString,
+            response_deserializer=PredictResponse.FromString,
+        )
+        reply = method(request, timeout=HANG_S)
+    groups = [each.decode() for each in reply.outputs["group"].string_val]
+    return [*zip(reply.outputs["n"].int64_val, groups, strict=True)]
+
+
+CLIENTS: list[Callable[[Server], Found]] = [
+    native,
+    v1,
+    tensorflow,
+    table,
+    lambda server: v2(server, binary=False),
+    lambda server: v2(server, binary=True),
+    v2_grpc,
+    predict_grpc,
+]
+
+
+def test_every_protocol_is_grouped(server: Server) -> None:
+    """All at once: rows return in order, with the group of each; calls have rows of one group only."""
+    before = server.metric("uncork_batches_total", api="predict")
+    with ThreadPoolExecutor(2 * len(CLIENTS)) as pool:
+        found = [pool.submit(client, server) for client in CLIENTS * 2]
+        for one in found:
+            assert one.result(HANG_S) == [*enumerate(LANGUAGES)]
+    rows = (len(CLIENTS) - 1) * 2 * len(LANGUAGES)
+    assert server.metric("uncork_batches_total", api="predict") - before < rows / 2
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_arrays_are_grouped_by_header_and_parameter(server: Server, protocol: str) -> None:
+    def infer(language: str | None, beams: Any) -> tuple[int, Any, Any]:
+        headers = {} if language is None else {"x-lang": language}
+        module: Any = triton_http if protocol == "http" else triton_grpc
+        address = server.base.removeprefix("http://") if protocol == "http" else server.grpc
+        values = module.InferInput("input-0", [1, 1], "INT64")
+        values.set_data_from_numpy(np.array([[7]]))
+        with module.InferenceServerClient(address) as client:
+            result = client.infer("groups.arrays", [values], headers=headers, parameters={"beams": beams})
+        text = {name: result.as_numpy(name).tolist()[0] for name in ("n", "language", "beams")}
+        return tuple(each.decode() if isinstance(each, bytes) else each for each in text.values())  # type: ignore[return-value]
+
+    asked = [("de", 4), ("de", "4"), (None, 4), ("de", True), ("none", 4)]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        found = [*pool.map(lambda each: infer(*each), asked)]
+    assert found == [(7, "de", 4), (7, "de", "4"), (7, "none", 4), (7, "de", True), (7, "none", 4)]
+    reply = HTTP.post(f"{server.base}/arrays", json=[7])
+    assert (reply.status_code, "the parameter 'beams' is missing" in reply.text) == (400, True)
+
+
+def test_a_parameter_of_v2_stands_for_the_field(server: Server) -> None:
+    body = {
+        "parameters": {"language": "de"},
+        "inputs": [
+            {"name": name, "shape": [2], "datatype": "INT64", "data": [1, 2]} for name in ("n", "other")
+        ],
+    }
+    outputs = post(server, "/v2/models/groups/infer", body)["outputs"]
+    assert {each["name"]: each["data"] for each in outputs} == {"n": [1, 2], "group": ["de", "de"]}
+
+
+def test_without_groups_each_row_has_its_own_parameters(server: Server) -> None:
+    """Clients of all protocols share a batch; the handler decides what the parameters mean."""
+
+    def infer(beams: int) -> Any:
+        body = {"inputs": [{"name": "input-0", "shape": [2], "datatype": "INT64", "data": [1, 2]}]}
+        parameters = {"parameters": {"beams": beams, "binary_data_output": False}}
+        [output] = post(server, "/v2/models/groups.parameters/infer", body | parameters)["outputs"]
+        return output["data"]
+
+    before = server.metric("uncork_batches_total", api="parameters")
+    with ThreadPoolExecutor(8) as pool:
+        other = pool.submit(post, server, "/parameters", 5)
+        assert [*pool.map(infer, range(7))] == [[beams, beams] for beams in range(7)]
+        assert other.result(HANG_S) == {"own": "none"}
+    assert server.metric("uncork_batches_total", api="parameters") - before < 8
+
+
+def test_a_request_fails_with_its_first_bad_part(server: Server) -> None:
+    """A row that kills workers fails its own request; others of its groups are answered."""
+    bad = {"instances": [*rows_of(LANGUAGES), {"n": -1, "language": "it"}]}
+    with ThreadPoolExecutor(8) as pool:
+        good = [pool.submit(v1, server) for _ in range(4)]
+        reply = HTTP.post(f"{server.base}/v1/models/groups:predict", json=bad)
+        assert reply.status_code == 502
+        assert [one.result(HANG_S) for one in good] == [[*enumerate(LANGUAGES)]] * 4
+    assert v1(server) == [*enumerate(LANGUAGES)]
+
+
+def test_groups_are_no_labels(server: Server) -> None:
+    post(server, "/predict", {"n": 1, "language": "a-secret-language"})
+    assert "a-secret-language" not in HTTP.get(f"{server.base}/metrics").text
+    assert "a-secret-language" not in server.output

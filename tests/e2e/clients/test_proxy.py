@@ -1,0 +1,191 @@
+"""The batching proxy as a process, in front of model servers that are processes too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import tritonclient.http as triton
+
+from tests.e2e.clients.test_protocols import MODELS, infer, post
+from tests.e2e.server import HTTP, Server, eventually, proxying, run_uncork, running, serving
+
+# What the servers behind it hold is not what is tested here.
+UNBATCHED = ("--policy", "none")
+# The server that is left must refuse nothing, however busy this machine is.
+PATIENT = ("--mb-max-latency", "30000")
+
+
+@pytest.fixture(scope="module")
+def model_server() -> Iterator[Server]:
+    """A server that speaks V1 and V2, and does not batch."""
+    with serving(MODELS, *UNBATCHED) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(model_server: Server) -> Iterator[Server]:
+    with proxying(model_server.base, "--policy", "fixed:30", "--max-batch-size", "32") as server:
+        yield server
+
+
+def texts(server: Server, items: list[str]) -> httpx.Response:
+    """Ask for texts in V1."""
+    return post(server, "/v1/models/models.texts:predict", {"instances": items})
+
+
+def ask_all(server: Server, items: list[str]) -> list[httpx.Response]:
+    """Each from a client of its own, at once."""
+    with ThreadPoolExecutor(len(items)) as pool:
+        return list(pool.map(lambda item: texts(server, [item]), items))
+
+
+def test_concurrent_clients_are_merged_and_each_gets_its_own(model_server: Server, proxy: Server) -> None:
+    before = model_server.metric("uncork_requests_total")
+    items = [f"item {number}" for number in range(64)]
+    replies = ask_all(proxy, items)
+
+    assert [reply.json()["predictions"] for reply in replies] == [
+        [{"item": item, "length": len(item)}] for item in items
+    ]
+    assert model_server.metric("uncork_requests_total") - before < 32
+    assert max(int(reply.headers["x-batch-size"]) for reply in replies) > 4
+    assert all(reply.json()["batchId"] == reply.headers["x-batch-id"] for reply in replies)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_tritons_clients_are_merged(proxy: Server, binary: bool) -> None:
+    """JSON and binary; answers are those of the server alone."""
+    rows = [[[float(number), 0.25, -1.0]] * (1 + number % 3) for number in range(16)]
+
+    def ask(own: list[list[float]]) -> list[Any]:
+        found: list[Any] = infer(proxy, own, binary=binary).tolist()
+        return found
+
+    with ThreadPoolExecutor(len(rows)) as pool:
+        found = list(pool.map(ask, rows))
+    assert found == [[[2 * value for value in row] for row in own] for own in rows]
+
+
+def test_bytes_of_unequal_length_are_merged(proxy: Server) -> None:
+    """Several inputs and requested outputs, through Triton's client."""
+
+    def ask(number: int) -> str:
+        with triton.InferenceServerClient(proxy.base.removeprefix("http://")) as client:
+            word = triton.InferInput("word", [1], "BYTES")
+            word.set_data_from_numpy(np.array(["ü" * number], dtype=object))
+            answer = client.infer(
+                "models.texts",
+                [word],
+                outputs=[triton.InferRequestedOutput("item"), triton.InferRequestedOutput("length")],
+            )
+            assert answer.as_numpy("length").tolist() == [number]
+            return str(answer.as_numpy("item")[0].decode())
+
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(ask, range(1, 13))) == ["ü" * number for number in range(1, 13)]
+
+
+def test_a_proxy_has_nothing_to_reload_and_a_stop_answers_what_is_held(model_server: Server) -> None:
+    """Neither the command nor SIGHUP does anything to it. SIGTERM releases requests at once."""
+    patient = ("--policy", "fixed:600000", "--max-latency", "600000", "--drain-delay", "0.5")
+    with proxying(model_server.base, *patient) as server, ThreadPoolExecutor(1) as pool:
+        reload = run_uncork("reload", "--port", server.base.rpartition(":")[2])
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "SIGHUP ignored: `uncork proxy` has no workers to reload" in server.output)
+
+        assert (reload.returncode, reload.stdout) == (2, "")
+        nothing = "`uncork proxy` has no workers to reload; restart it to change its settings"
+        assert reload.stderr == f"uncork reload: {nothing}\n"
+        asking = pool.submit(texts, server, ["held"])
+        eventually(lambda: server.metric("uncork_queue_rows") == 1)
+        server.terminate()
+        assert asking.result().json()["predictions"][0]["item"] == "held"
+        assert server.exit_code() == 0
+        assert "accepting requests for another 0.5 s" in server.output
+
+
+def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:
+    """With the id of the request, which a problem document of the server names."""
+    named = {"x-request-id": "mine"}
+    for path in ("/v2/models/models", "/v1/models", "/v2", "/nowhere"):
+        ours, theirs = (HTTP.get(server.base + path, headers=named) for server in (proxy, model_server))
+        assert (ours.status_code, ours.content) == (theirs.status_code, theirs.content)
+        assert ours.headers["content-type"] == theirs.headers["content-type"]
+    assert post(proxy, "/predict", [1, 2, 3]).json() == [2, 4, 6]
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_under_load_costs_nobody_an_answer() -> None:
+    with (
+        serving(MODELS, *UNBATCHED, *PATIENT) as one,
+        serving(MODELS, *UNBATCHED, *PATIENT) as other,
+        proxying(one.base, other.base) as front,
+    ):
+        stop = threading.Event()
+        statuses: list[int] = []
+
+        def client(number: int) -> None:
+            count = 0
+            while not stop.is_set():
+                item = f"{number}: {count}"
+                reply = texts(front, [item])
+                statuses.append(reply.status_code)
+                assert reply.status_code == 200, reply.text
+                assert reply.json()["predictions"][0]["item"] == item
+                count += 1
+
+        with ThreadPoolExecutor(8) as pool:
+            clients = [pool.submit(client, number) for number in range(8)]
+            try:
+                eventually(lambda: len(statuses) > 50)
+                workers = other.workers()
+                other.process.kill()
+                so_far = len(statuses)
+                eventually(lambda: len(statuses) > so_far + 100)
+            finally:
+                stop.set()
+            for each in clients:
+                each.result()
+        assert set(statuses) == {200}
+        assert front.ready()
+        for worker in workers:
+            eventually(lambda worker=worker: not is_alive(worker))  # type: ignore[misc]
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@contextmanager
+def bound_only() -> Iterator[str]:
+    """The address of a port that nobody listens on or can take until the block ends."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def test_without_a_server_it_says_so() -> None:
+    """Until it starts, the proxy is not ready and replies 503 with Retry-After."""
+    with bound_only() as base, running("proxy", base, wait=False) as front:
+        front.wait_for_address()
+        ready = HTTP.get(f"{front.base}/readyz")
+        asked = texts(front, ["a"])
+        passed = HTTP.get(f"{front.base}/v2")
+
+    assert ready.status_code == asked.status_code == passed.status_code == 503
+    assert "no server is healthy" in ready.json()["error"]
+    assert int(asked.headers["retry-after"]) >= 1

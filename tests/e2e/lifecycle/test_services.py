@@ -1,0 +1,327 @@
+"""Several services in one gateway: their routes, environments, faults and changes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import site
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.lifecycle.test_replacing import port
+from tests.e2e.load import statuses_while
+from tests.e2e.server import HTTP, ROOT, Server, eventually, run_uncork, serving
+from tests.loops import HANG_S
+
+pytestmark = pytest.mark.slow
+
+KEY = "a-key-of-the-tests"
+_SOURCE = """
+import os, time
+from uncork import Service, api
+from uncork.adapters import Json
+
+class {name}(Service):
+    def setup(self):
+        {setup}
+
+    @api(input=Json(), mb_max_latency=60_000)
+    def {api}(self, items):
+        time.sleep({seconds})
+        return [["{says}", item] for item in items]
+
+    @api(input=Json(), route="/pid-of-{name}")
+    def pid(self, items):
+        return [os.getpid()] * len(items)
+"""
+
+
+def write(folder: Path, name: str, says: str = "", *, api: str = "predict", **others: Any) -> str:
+    """Write a service that says something to each item; return its target."""
+    file = folder / f"{name.lower()}.py"
+    values = {"setup": "pass", "seconds": 0.002, **others}
+    file.write_text(_SOURCE.format(name=name, says=says or name, api=api, **values))
+    return f"{file}:{name}"
+
+
+class Config:
+    """A configuration file with services."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "uncork.toml"
+        self.services: dict[str, dict[str, str]] = {}
+
+    def set(self, name: str, **settings: str) -> None:
+        """Give a service settings, in TOML."""
+        self.services[name] = {**self.services.get(name, {}), **settings}
+        self.write()
+
+    def remove(self, name: str) -> None:
+        del self.services[name]
+        self.write()
+
+    def write(self) -> None:
+        lines = []
+        for name, settings in self.services.items():
+            lines += [f'[services."{name}"]', *[f"{key} = {value}" for key, value in settings.items()]]
+        self.file.write_text("\n".join(lines))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """Two services, of which one has only the routes with its name."""
+    config = Config(tmp_path)
+    config.set("digits", target=f"'{write(tmp_path, 'Digits')}'")
+    config.set("wine", target=f"'{write(tmp_path, 'Wine')}'", own_routes="false")
+    return config
+
+
+@pytest.fixture
+def server(config: Config) -> Iterator[Server]:
+    """A gateway with both."""
+    with serving("--config", str(config.file)) as server:
+        yield server
+
+
+def ask(server: Server, path: str, item: Any = 1) -> Any:
+    """Return the answer to a request; fail unless it is 200."""
+    reply = HTTP.post(f"{server.base}{path}", json=item)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def reload(server: Server) -> subprocess.CompletedProcess[str]:
+    return run_uncork("reload", "--port", port(server))
+
+
+def test_both_answer_under_all_their_names(server: Server) -> None:
+    assert ask(server, "/predict", 5) == ask(server, "/digits/predict", 5) == ["Digits", 5]
+    assert ask(server, "/wine/predict", 5) == ["Wine", 5]
+    assert HTTP.post(f"{server.base}/pid-of-Wine", json=1).status_code == 404
+    models = HTTP.get(f"{server.base}/v1/models").json()["models"]
+    assert models == ["digits", "digits.pid", "digits.predict", "wine", "wine.pid", "wine.predict"]
+    for model, says in (("digits", "Digits"), ("wine", "Wine")):
+        answer = ask(server, f"/v1/models/{model}:predict", {"instances": [7]})
+        assert answer["predictions"] == [[says, 7]]
+    for path in ("/readyz", "/readyz/digits", "/readyz/wine"):
+        assert HTTP.get(f"{server.base}{path}").status_code == 200
+    assert server.metric("uncork_requests_total", service="wine", api="predict", status="200") == 2
+
+
+def test_targets_can_be_named_on_the_command_line(tmp_path: Path) -> None:
+    """A route that both have is refused, unless one keeps to its name. They are reloaded too."""
+    one, other = write(tmp_path, "Digits"), write(tmp_path, "Wine")
+    refused = run_uncork("serve", one, other, "--port", "0")
+    assert refused.returncode == 2
+    assert "both serve POST /predict; set own_routes = false" in refused.stderr
+    with serving(one, f"second={other}", "--no-own-routes") as server:
+        assert ask(server, "/digits/predict") == ["Digits", 1]
+        assert ask(server, "/second/predict") == ["Wine", 1]
+        assert HTTP.post(f"{server.base}/predict", json=1).status_code == 404
+        write(tmp_path, "Digits", "new")
+        assert reload(server).returncode == 0
+        assert ask(server, "/digits/predict") == ["new", 1]
+        assert ask(server, "/second/predict") == ["Wine", 1]
+
+
+def environment(folder: Path, flavour: str) -> str:
+    """Make a virtual environment with another version of a module; return its path."""
+    venv.create(folder)
+    [packages] = folder.glob("lib/python*/site-packages")
+    rooms = [str(ROOT), *[str(ROOT / room) for room in ("gateway", "dispatcher", "workers", "loadtests")]]
+    (packages / "uncork.pth").write_text("\n".join([*site.getsitepackages(), *rooms]))
+    (packages / "flavour.py").write_text(f"VERSION = {flavour!r}")
+    return str(folder)
+
+
+def test_services_can_have_contradictory_environments(tmp_path: Path) -> None:
+    """Each its interpreter with its packages, and its variables."""
+    source = """
+import os, flavour
+from uncork import Service, api
+from uncork.adapters import Json
+
+class {name}(Service):
+    @api(input=Json())
+    def taste(self, items):
+        return [[flavour.VERSION, os.environ["COLOUR"]]] * len(items)
+"""
+    config = Config(tmp_path)
+    for name, colour in (("Digits", "blue"), ("Wine", "red")):
+        (tmp_path / f"{name}.py").write_text(source.format(name=name))
+        config.set(
+            name.lower(),
+            target=f"'{tmp_path}/{name}.py:{name}'",
+            own_routes="false",
+            python=f"'{environment(tmp_path / f'env-{name}', f'for {name}')}'",
+            environment=f"{{ COLOUR = '{colour}' }}",
+        )
+    with serving("--config", str(config.file)) as server:
+        assert ask(server, "/digits/taste") == ["for Digits", "blue"]
+        assert ask(server, "/wine/taste") == ["for Wine", "red"]
+
+
+def test_a_service_that_crashes_disturbs_no_other(tmp_path: Path, config: Config) -> None:
+    """Neither one whose workers are killed under load, nor one that never starts."""
+    config.set("wine", workers="2")
+    with serving("--config", str(config.file)) as server:
+
+        def act() -> None:
+            for _ in range(5):
+                HTTP.post(f"{server.base}/wine/predict", json=1)
+                for pid in {ask(server, "/wine/pid") for _ in range(4)}:
+                    os.kill(pid, signal.SIGKILL)
+                eventually(lambda: HTTP.get(f"{server.base}/readyz/wine").status_code == 200)
+
+        statuses = statuses_while(server, act, path="/predict", body=1, answer=["Digits", 1], clients=4)
+        assert statuses.keys() == {200}
+        assert server.metric("uncork_worker_restarts_total", service="wine") >= 5
+        assert server.metric("uncork_worker_restarts_total", service="digits") == 0
+
+    write(tmp_path, "Wine", setup="raise OSError('no grapes')")
+    with serving("--config", str(config.file), wait=False) as server:
+        server.wait_for_address()
+        eventually(lambda: HTTP.get(f"{server.base}/readyz/digits").status_code == 200)
+        assert ask(server, "/predict") == ["Digits", 1]
+        whole, wine = (HTTP.get(f"{server.base}{path}") for path in ("/readyz", "/readyz/wine"))
+        assert (whole.status_code, wine.status_code) == (503, 503)
+        eventually(lambda: "no grapes" in HTTP.get(f"{server.base}/readyz/wine").json()["detail"])
+        assert HTTP.post(f"{server.base}/wine/predict", json=1).status_code == 503
+
+
+def summary_while(
+    server: Server, act: Callable[[], None], folder: Path, *, path: str, body: str, answer: str
+) -> dict[str, Any]:
+    """Return what ``uncork loadtest`` saw of a path until ``act`` returned."""
+    sent, expected = folder / "sent.json", folder / "expected.json"
+    sent.write_text(body)
+    expected.write_text(answer)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "uncork", "loadtest", f"{server.base}{path}", "--rate", "100"),
+            *("--data", str(sent), "--expected", str(expected), "--json", "-"),
+            *("--seconds", "300", "--warmup-seconds", "0"),
+        ],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    try:
+        answered = {"service": "digits", "api": "predict", "status": "200"}
+        eventually(lambda: server.metric("uncork_requests_total", **answered) > 10)
+        act()
+        os.killpg(process.pid, signal.SIGINT)
+        out, _ = process.communicate(timeout=HANG_S)
+    finally:
+        process.kill()
+        process.wait()
+    summary: dict[str, Any] = json.loads(out)["summary"]
+    return summary
+
+
+def test_services_change_under_load(tmp_path: Path, config: Config, server: Server) -> None:
+    """One is added, replaced, scaled and removed, and settings of the other change; no request is lost."""
+
+    def act() -> None:
+        config.set("third", target=f"'{write(tmp_path, 'Third')}'", own_routes="false")
+        assert reload(server).returncode == 0
+        assert ask(server, "/third/predict") == ["Third", 1]
+        write(tmp_path, "Third", "Third, again")
+        config.set("third", workers="2")
+        assert reload(server).returncode == 0
+        assert ask(server, "/third/predict") == ["Third, again", 1]
+        eventually(lambda: server.metric("uncork_workers", service="third", state="idle") == 2)
+        config.set("digits", mb_max_latency="900", policy="'fixed:1'")
+        changed = reload(server)
+        assert "services.digits.policy" in changed.stdout
+        assert server.metric("uncork_goal_seconds", service="digits", api="predict") == 0.9
+        config.remove("third")
+        assert reload(server).returncode == 0
+        assert HTTP.post(f"{server.base}/third/predict", json=1).status_code == 404
+        assert server.metric("uncork_workers", service="third") == 0
+        eventually(lambda: len(server.workers()) == 2)
+
+    summary = summary_while(server, act, tmp_path, path="/predict", body="1", answer='["Digits",1]')
+    assert summary["good"] == summary["requests"] > 100
+
+
+def test_an_api_that_new_code_lacks_answers_what_it_has_queued(tmp_path: Path) -> None:
+    """While the old workers are there."""
+    target = write(tmp_path, "Digits", seconds=0.3)
+    with serving(target, "--mb-max-batch-size", "1") as server:
+
+        def act() -> None:
+            time.sleep(0.1)
+            # Python takes a file of the same second and the same size for the same.
+            write(tmp_path, "Digits", api="make_a_guess")
+            assert reload(server).returncode == 0
+
+        statuses = statuses_while(server, act, path="/predict", body=1, answer=["Digits", 1], clients=5)
+        # Requests that were queued are answered; those that come later find no route.
+        assert statuses.keys() <= {200, 404}
+        assert statuses[200] >= 5
+        assert ask(server, "/make_a_guess") == ["Digits", 1]
+        assert HTTP.post(f"{server.base}/predict", json=1).status_code == 404
+
+
+@pytest.mark.parametrize("over", ["http", "grpc"])
+def test_tritons_client_loads_and_unloads(tmp_path: Path, config: Config, over: str) -> None:
+    """What is loadable is configured; a reload does not load what was unloaded."""
+    client: Any = importlib.import_module(f"tritonclient.{over}")
+    keys = tmp_path / "keys"
+    keys.write_text(KEY)
+    with serving(
+        "--config", str(config.file), "--api-key-file", str(keys), "--grpc-port", "0", wait=False
+    ) as server:
+        server.wait_for_address()
+        eventually(server.ready)
+        address = server.grpc if over == "grpc" else server.base.removeprefix("http://")
+        with client.InferenceServerClient(address) as triton:
+            mine: Any = {"headers": {"x-api-key": KEY}}
+            triton.unload_model("wine", **mine)
+            assert HTTP.post(f"{server.base}/wine/predict", json=1, **mine).status_code == 404
+            assert states(triton, over, mine)["wine"] == ("UNAVAILABLE", "unloaded")
+            assert run_uncork("reload", "--port", port(server)).returncode == 0
+            eventually(lambda: len(server.workers()) == 1)
+
+            with pytest.raises(client.InferenceServerException, match=r"failed to load 'beer', .*no service"):
+                triton.load_model("beer", **mine)
+            with pytest.raises(client.InferenceServerException, match="'config' is not supported"):
+                triton.load_model("wine", config="{}", **mine)
+            write(tmp_path, "Wine", "Wine, newer")
+            triton.load_model("wine", **mine)
+            assert states(triton, over, mine)["wine"] == ("READY", "")
+            said = HTTP.post(f"{server.base}/wine/predict", json=1, **mine)
+            assert said.json() == ["Wine, newer", 1]
+            write(tmp_path, "Digits", "newer")
+            triton.load_model("digits", **mine)
+            assert HTTP.post(f"{server.base}/predict", json=1, **mine).json() == ["newer", 1]
+
+
+def states(triton: Any, over: str, mine: Any) -> dict[str, tuple[str, str]]:
+    index = triton.get_model_repository_index(**mine)
+    if over == "grpc":
+        return {model.name: (model.state, model.reason) for model in index.models}
+    return {model["name"]: (model["state"], model["reason"]) for model in index}
+
+
+def test_without_a_key_only_operators_load_and_unload(config: Config) -> None:
+    with serving("--config", str(config.file), "--admin-port", "0") as server:
+        path = "/v2/repository/models/wine/unload"
+        public = re.search(r"POST (http://[^/\s]+)/", server.output)
+        assert public is not None
+        refused = HTTP.post(f"{public[1]}{path}")
+        assert refused.status_code == 403
+        assert "only with an API key" in refused.json()["error"]
+        assert HTTP.post(f"{server.base}{path}").status_code == 200
+        assert HTTP.post(f"{public[1]}/wine/predict", json=1).status_code == 404

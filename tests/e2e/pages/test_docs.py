@@ -1,0 +1,276 @@
+"""The page at /docs, in a browser: whatever it offers to try can be tried."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, Response, TimeoutError, expect
+
+from tests.e2e.examples.models import SCRIPTS, make_model
+from tests.e2e.pages.browser import HANG_MS, browser, needs_chromium
+from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, serving
+
+pytestmark = pytest.mark.slow
+
+__all__ = ["browser"]
+
+EXAMPLES = {"cortex_style": "Sentiment", "digits": "Digits", "story": "Story", "wine": "Wine"}
+KEY = "a-key-for-the-tests"
+# After this time, a form is filled in again, as the page may have built it again.
+LOST_MS = 2000
+TRIES = int(HANG_MS / LOST_MS)
+LIGHT, INVERTED = "rgb(245, 246, 248)", "invert(0.9) hue-rotate(180deg)"
+
+
+@pytest.fixture(scope="module")
+def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
+    """The services that the selected tests use, all started at once, after their models are made."""
+    targets = {name: f"{ROOT / 'examples' / name}/service.py:{service}" for name, service in EXAMPLES.items()}
+    targets["adapters"] = f"{SERVICES / 'adapters.py'}:Adapters"
+    used = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "servers" in item.fixturenames
+    }
+    for name in SCRIPTS.keys() & used:
+        make_model(name)
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(serving(targets[name], wait=False)) for name in targets.keys() & used
+        }
+
+
+def ready(servers: dict[str, Server], name: str) -> Server:
+    servers[name].wait_for_address()
+    eventually(servers[name].ready)
+    return servers[name]
+
+
+class Docs:
+    """The page of a server, and what a browser had to say of it."""
+
+    def __init__(self, browser: Browser, base: str) -> None:
+        self.page: Page = browser.new_page()
+        self.page.set_default_timeout(HANG_MS)
+        self.complaints: list[str] = []
+        self._base = base
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._look_at)
+
+    def open(self) -> None:
+        self.page.goto(f"{self._base}/docs")
+
+    def operations(self) -> list[Locator]:
+        self.page.locator(".opblock").first.wait_for()
+        return self.page.locator(".opblock").all()
+
+    def execute(self, operation: Locator, file: bytes) -> Response:
+        """Send the form, with that file in each file field; return the answer, which the page must show."""
+        for _ in range(TRIES):
+            for chooser in operation.locator("input[type=file]").all():
+                chooser.set_input_files({"name": "a", "mimeType": "image/png", "buffer": file})
+            try:
+                with self.page.expect_response(
+                    lambda reply: "/docs/" not in reply.url, timeout=LOST_MS
+                ) as got:
+                    operation.get_by_role("button", name="Execute").click()
+                reply = got.value
+                break
+            except TimeoutError:
+                continue  # the page has built the form again since, without the file
+        else:
+            raise AssertionError(f"the page sent nothing, {TRIES} times")
+        shown = operation.locator(".live-responses-table .response td.response-col_status")
+        expect(shown).to_have_text(str(reply.status))
+        return reply
+
+    def _look_at(self, request: Any) -> None:
+        if not request.url.startswith((self._base, "blob:", "data:")):
+            self.complaints.append(f"asked for {request.url}")
+
+
+def press(button: Locator) -> None:
+    """Click without the wait of a usual click until nothing moves: the page builds much at a time."""
+    button.dispatch_event("click")
+
+
+def png() -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (80, 60), "red").save(file, "PNG")
+    return file.getvalue()
+
+
+def npy(shape: tuple[int, ...]) -> bytes:
+    """An array of one row."""
+    file = io.BytesIO()
+    np.save(file, np.ones((1, *shape), dtype="uint8"))
+    return file.getvalue()
+
+
+NPY_SHAPES = {"/array": (2, 3), "/halves": (3,)}
+# Of one that is a file, one that is text and one that is a form.
+WITH_EACH_TYPE = ("/array", "/table", "/image")
+
+
+def try_out(docs: Docs, operation: Locator) -> tuple[str, dict[str, int]]:
+    """Execute an operation with a body of the first type that it takes, or of each; the statuses by type."""
+    press(operation.locator(".opblock-summary-control"))
+    operation.get_by_role("button", name="Execute").wait_for()
+    path = operation.locator(".opblock-summary-path").get_attribute("data-path") or ""
+    choice = operation.locator(".opblock-section-request-body select.content-type").first
+    if operation.locator(".opblock-summary-method").inner_text() == "POST":
+        choice.wait_for()  # the form is built before the body's schema is resolved, and again after
+    types = choice.locator("option").all_text_contents() if choice.count() else ["none"]
+    statuses = {}
+    for media_type in types if path in WITH_EACH_TYPE else types[:1]:
+        if len(types) > 1:
+            choice.select_option(media_type)
+        content = npy(NPY_SHAPES[path]) if media_type == "application/x-npy" else png()
+        statuses[media_type] = docs.execute(operation, content).status
+    press(operation.locator(".opblock-summary-control"))
+    return path, statuses
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["adapters", *EXAMPLES])
+def test_everything_can_be_tried_out(browser: Browser, servers: dict[str, Server], name: str) -> None:
+    """Each operation as it stands there; some with each type of body. No other host is asked.
+
+    An open one fits on the screen of a phone.
+    """
+    docs = Docs(browser, ready(servers, name).base)
+    docs.open()
+    statuses = [try_out(docs, operation) for operation in docs.operations()]
+    press(docs.page.locator(".opblock-summary-control").first)
+    docs.page.get_by_role("button", name="Execute").wait_for()
+    docs.page.set_viewport_size({"width": 390, "height": 844})
+
+    assert docs.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert statuses
+    assert [(path, found) for path, found in statuses if set(found.values()) != {200}] == []
+    assert docs.complaints == []
+    docs.page.close()
+
+
+@pytest.mark.parametrize("name", ["digits", "wine", "adapters"])
+def test_every_example_of_the_document_is_answered(servers: dict[str, Server], name: str) -> None:
+    """Those too that the page does not offer first: of other models, of tables with two rows."""
+    base = ready(servers, name).base
+    document = HTTP.get(f"{base}/openapi.json").json()
+    bodies = [
+        (path, media_type, example, said["value"])
+        for path, methods in document["paths"].items()
+        if "post" in methods
+        for media_type, content in methods["post"]["requestBody"]["content"].items()
+        for example, said in content.get("examples", {}).items()
+    ]
+
+    assert len(bodies) > 3
+    assert [one for one in bodies if send(base, *one) != 200] == []
+
+
+def send(base: str, path: str, media_type: str, example: str, body: Any) -> int:
+    """Send an example; if it is that of a model, to this one. The status of the answer."""
+    content = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    url = base + path.replace("{model}", example)
+    return HTTP.post(url, content=content, headers={"content-type": media_type}).status_code
+
+
+@needs_chromium
+def test_behind_api_keys_the_page_asks_for_one(browser: Browser, tmp_path: Path) -> None:
+    """It is used for the document and for calls of the page; a wrong one is reported."""
+    keys = tmp_path / "keys"
+    keys.write_text(f"{KEY}\n")
+    probe = f"{SERVICES / 'models.py'}:Models"
+    with serving(probe, "--api-key-file", str(keys), "--admin-port", "0") as server:
+        [url] = re.findall(r"POST (http://[^/]+)/predict ", server.output)
+        docs = Docs(browser, url)
+        docs.open()
+        for key in ("not-a-key-of-the-server", KEY):
+            docs.page.get_by_label("API key").fill(key)
+            docs.page.get_by_role("button", name="Show").click()
+            if key != KEY:
+                expect(docs.page.get_by_role("status")).to_have_text("Unknown API key.")
+        statuses = try_out(docs, docs.operations()[0])
+
+    assert statuses == ("/predict", {"application/json": 200})
+    # The browser itself says when an answer is 401: without a key, and with the wrong one.
+    assert len(docs.complaints) == 2
+    assert all("401" in complaint for complaint in docs.complaints)
+    docs.page.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["adapters"])
+def test_the_theme_is_chosen_once_for_all_pages(
+    browser: Browser, servers: dict[str, Server], name: str
+) -> None:
+    """Without a choice, pages follow the system. A dark Swagger UI is its light one, inverted."""
+    base = ready(servers, name).base
+    page = browser.new_page(color_scheme="dark")
+    page.set_default_timeout(HANG_MS)
+    page.goto(f"{base}/docs")
+    theme = page.get_by_label("Theme")
+    expect(theme).to_have_value("system")
+    expect(page.locator("html")).to_have_css("filter", INVERTED)
+    theme.select_option("Light")
+    expect(page.locator("html")).to_have_css("filter", "none")
+    theme.select_option("Dark")
+    expect(page.locator("html")).to_have_css("filter", INVERTED)
+    theme.select_option("Light")
+
+    page.get_by_role("link", name="Home").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Adapters")
+    expect(page.get_by_label("Theme")).to_have_value("light")
+    expect(page.locator("body")).to_have_css("background-color", LIGHT)
+    page.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["adapters"])
+def test_errors_show_their_examples(browser: Browser, servers: dict[str, Server], name: str) -> None:
+    """The version is the service's, and only the document names another."""
+    docs = Docs(browser, ready(servers, name).base)
+    docs.open()
+    expect(docs.page.locator(".info .title .version")).to_have_count(0)
+    operation = docs.operations()[0]
+    press(operation.locator(".opblock-summary-control"))
+    rejected = operation.locator("tr.response[data-code='400']")
+    press(rejected.get_by_text("Examples"))
+
+    expect(rejected.locator("pre").first).to_contain_text('"detail":"expected nested lists of shape (2, any)')
+    expect(operation.locator("tr.response[data-code='401']")).to_have_count(0)
+    docs.page.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["adapters"])
+def test_examples_are_those_of_the_warm_up(browser: Browser, servers: dict[str, Server], name: str) -> None:
+    """Results in each media type, and complete responses. Lists of numbers take a line each."""
+    docs = Docs(browser, ready(servers, name).base)
+    docs.open()
+    opened = {}
+    for operation in docs.operations():
+        path = operation.locator(".opblock-summary-path").get_attribute("data-path")
+        if path in ("/array", "/text", "/request"):
+            press(operation.locator(".opblock-summary-control"))
+            opened[path] = operation
+    expect(opened["/array"].locator("textarea")).to_have_value("[\n  [1],\n  [1]\n]")
+    results = {path: one.locator("tr.response[data-code='200']") for path, one in opened.items()}
+    expect(results["/request"].locator("pre.example")).to_have_text('{\n  "payload": {\n    "a": 1\n  }\n}')
+    expect(results["/text"].locator("pre.example")).to_have_text("9")
+    results["/text"].locator("select").select_option("text/csv")
+
+    expect(results["/text"].locator("pre.example")).to_have_text("0\n9\n")
+    expect(results["/text"]).to_contain_text("Example: result of the warm-up example.")
+    docs.page.close()

@@ -1,0 +1,176 @@
+"""Real workers report the GPUs that they may use, on machines without any: a library stands for NVML."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import HTTP, PROBE, Server, eventually, serving
+from tests.e2e.workers.nvml import MEMORY_BYTES, FakeGpus
+from tests.e2e.workers.remote import remotes, wait_for, worker_port
+
+pytestmark = pytest.mark.slow
+
+USED, TOTAL = "uncork_gpu_memory_used_bytes", "uncork_gpu_memory_total_bytes"
+OWN, BUSY = "uncork_gpu_worker_memory_bytes", "uncork_gpu_utilization_ratio"
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
+    return FakeGpus(tmp_path, monkeypatch)
+
+
+def ask(server: Server, path: str = "/remember") -> int:
+    """Send a request; its reply takes the last reading along."""
+    return HTTP.post(f"{server.base}{path}", json=1).status_code
+
+
+def reported(server: Server, metric: str = TOTAL) -> set[tuple[str, str]]:
+    """Return worker and GPU of each series."""
+    return {(labels["worker"], labels["gpu"]) for labels in server.labels(metric)}
+
+
+def eventually_reports(server: Server, *series: tuple[str, str], path: str = "/remember") -> None:
+    eventually(lambda: ask(server, path) == 200 and reported(server) == set(series))
+
+
+def test_a_worker_reports_all_gpus_unless_it_has_been_assigned_one(gpus: FakeGpus) -> None:
+    with serving(PROBE) as server:
+        eventually_reports(server, ("0", "0"), ("0", "1"))
+        assert server.metric(USED, gpu="0", worker="0", service="probe") == 8_000_000_000
+        assert server.metric(TOTAL) == 2 * MEMORY_BYTES
+        assert server.metric(BUSY, gpu="0") == 0.87
+        assert (server.metric(OWN), reported(server, OWN)) == (5_000_000_000, {("0", "0")})
+
+        gpus.set(percent=12)
+        eventually(lambda: ask(server) == 200 and server.metric(BUSY, gpu="0") == 0.12)
+
+
+def test_an_idle_worker_reports_too(gpus: FakeGpus) -> None:
+    with serving(PROBE) as server:
+        eventually(lambda: reported(server) == {("0", "0"), ("0", "1")})
+
+
+def test_workers_report_the_gpus_that_they_have_been_assigned(gpus: FakeGpus) -> None:
+    """Their successors too, after a death and after a reload."""
+    with serving(PROBE, "--gpus", "0,GPU-b", "--workers", "2") as server:
+        expected = {("0", "0"), ("1", "1")}
+        eventually(lambda: ask(server) == 200 and reported(server) == expected)
+        status = HTTP.get(f"{server.base}/status").json()
+        assert [[gpu["name"] for gpu in worker["gpus"]] for worker in status["workers"]] == [["0"], ["1"]]
+
+        os.kill(status["workers"][0]["pid"], signal.SIGKILL)
+        eventually(lambda: reported(server) == {("1", "1")})
+        eventually(lambda: ask(server) == 200 and reported(server) == expected)
+
+        before = set(server.workers())
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: len(set(server.workers()) - before) == 2 and not before & set(server.workers()))
+        eventually(lambda: ask(server) == 200 and reported(server) == expected)
+
+
+@pytest.mark.parametrize("visible", ["", "-1"])
+def test_a_worker_that_must_not_use_gpus_reports_none(
+    gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visible: str
+) -> None:
+    """Beside a service with GPUs, whose workers report them."""
+    config = tmp_path / "uncork.toml"
+    config.write_text(
+        f"[services.cpu]\ntarget = '{PROBE}'\nenvironment = {{CUDA_VISIBLE_DEVICES = '{visible}'}}\n"
+        f"own_routes = false\n[services.gpu]\ntarget = '{PROBE}'\ngpus = '1,'\nown_routes = false\n"
+    )
+    with serving("--config", str(config)) as server:
+        eventually_reports(server, ("0", "1"), path="/gpu/remember")
+        eventually(lambda: ask(server, "/cpu/remember") == 200)
+        assert server.metric(TOTAL, service="gpu") == MEMORY_BYTES
+        assert server.metric(TOTAL, service="cpu") == 0
+        status = HTTP.get(f"{server.base}/status").json()
+        assert {worker["service"]: len(worker["gpus"]) for worker in status["workers"]} == {
+            "cpu": 0,
+            "gpu": 1,
+        }
+
+
+@pytest.mark.parametrize("fault", ["hang", "NVMLError", "OSError"])
+def test_a_library_that_fails_costs_nothing_but_the_gauges(gpus: FakeGpus, fault: str) -> None:
+    gpus.set(nvmlInit=fault)
+    with serving(PROBE) as server:
+        said = "metrics of GPUs are off until this worker restarts"
+        eventually(lambda: ask(server) == 200 and (fault == "hang" or said in server.output))
+        assert reported(server) == set()
+        server.terminate()
+        assert server.exit_code() == 0
+        assert server.output.count(said) == (0 if fault == "hang" else 1)
+
+
+def test_a_gpu_that_hangs_later_leaves_the_worker_alone(gpus: FakeGpus) -> None:
+    """The last reading stays for half a minute."""
+    with serving(PROBE) as server:
+        eventually_reports(server, ("0", "0"), ("0", "1"))
+        gpus.set(nvmlDeviceGetUtilizationRates="hang")
+        for _ in range(20):
+            assert ask(server) == 200
+        server.terminate()
+        assert server.exit_code() == 0
+
+
+BUSY_SERVICES = """
+import time
+from pathlib import Path
+from uncork import Service, api
+from uncork.adapters import Json
+
+class Plain(Service):
+    @api(input=Json(), policy="none")
+    def stream(self, rows):
+        while not Path(rows[0]).exists():
+            yield "."
+            time.sleep(0.01)
+
+    @api(input=Json())
+    def same(self, rows):
+        return rows
+
+class Staged(Plain):
+    def prepared(self, rows):
+        return rows
+
+    @api(input=Json(), prepare=prepared)
+    def same(self, rows):
+        return rows
+
+class Concurrent(Plain):
+    @api(input=Json(), concurrency=4)
+    async def same(self, rows):
+        return rows
+"""
+
+
+@pytest.mark.parametrize("name", ["Plain", "Staged", "Concurrent"])
+def test_streams_report_before_they_end(gpus: FakeGpus, tmp_path: Path, name: str) -> None:
+    """With stages and with concurrency, several threads send."""
+    (tmp_path / "busy.py").write_text(BUSY_SERVICES)
+    end = tmp_path / "end"
+    with serving(f"{tmp_path / 'busy.py'}:{name}") as server:
+        eventually_reports(server, ("0", "0"), ("0", "1"), path="/same")
+        with HTTP.stream("POST", f"{server.base}/stream", json=str(end)) as reply:
+            assert next(reply.iter_bytes())
+            gpus.set(percent=12)
+            eventually(lambda: server.metric(BUSY, gpu="0") == 0.12)
+            end.touch()
+        assert ask(server, "/same") == 200
+
+
+def test_a_worker_on_another_machine_reports_its_gpus(
+    gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with remotes(tmp_path) as on, on.gateway() as server:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+        worker = on.start(worker_port(server), options=["--node", "far"])
+        wait_for(server, 1)
+        eventually_reports(server, ("0", "1"))
+        assert worker.stop() == 0
+        eventually(lambda: reported(server) == set())
