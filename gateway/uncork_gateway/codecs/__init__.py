@@ -5,7 +5,7 @@ from typing import Any
 from uncork_gateway.codecs.base import Codec, Marshalled, Part, Sink
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.dataframe import DataFrameCodec
-from uncork_gateway.codecs.groups import Grouping, RowGroups, grouping, row_groups
+from uncork_gateway.codecs.groups import NO_GROUPS, Grouping, RowGroups, grouping
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.codecs.raw import RawCodec
@@ -22,14 +22,14 @@ def codec_of(api: ApiDescription, limits: Limits = DEFAULT_LIMITS) -> Codec:
     Raises:
         ValueError: if no codec exists for its kind of input.
     """
-    return make_codec(api.input, api.settings.cost, limits, row_groups(api))
+    return make_codec(api.input, api.settings.cost, limits, RowGroups(api.group_fields))
 
 
 def make_codec(
     description: dict[str, Any],
     cost: float | str | None = None,
     limits: Limits = DEFAULT_LIMITS,
-    groups: RowGroups | None = None,
+    groups: RowGroups = NO_GROUPS,
 ) -> Codec:
     """Build the codec that matches an adapter's description.
 
@@ -37,7 +37,7 @@ def make_codec(
         description: the adapter, as the worker describes it.
         cost: the ``cost`` of ``@api``.
         limits: limits on each request.
-        groups: the fields of rows by which the API groups requests, if any.
+        groups: the fields of rows by which the API groups requests.
 
     Raises:
         ValueError: if no codec exists for the adapter's kind.

@@ -12,12 +12,11 @@ from uncork_dispatcher.wording import plural
 from uncork_gateway.codecs.base import Marshalled, of_columns
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.csv import Table, first_repeated, pick_lines, read_lines, read_table, write_header
-from uncork_gateway.codecs.groups import RowGroups
+from uncork_gateway.codecs.groups import NO_GROUPS, RowGroups
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, objects
-from uncork_gateway.protocols.raw_text import SPACE
+from uncork_gateway.protocols.raw_json import SPACE, elements, is_list, is_object, members, objects
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.messages import RowPath, TableForm, json_path
 from uncork_workers.wire.schema import CSV, JSON
@@ -62,7 +61,7 @@ class DataFrameCodec:
         *,
         columns: Sequence[str] | None,
         limits: Limits = DEFAULT_LIMITS,
-        groups: RowGroups | None = None,
+        groups: RowGroups = NO_GROUPS,
     ) -> None:
         self._weigh = weigh
         self._groups = groups
@@ -101,15 +100,11 @@ class DataFrameCodec:
         names = tuple([tensor.name for tensor in tensors])
         self._check_names(names)
         key = names if self._columns is None else None
-        if self._groups is None:
-            return of_columns(tensors, self._weigh, key=key)
         return self._groups.divide_columns(tensors, lambda some: of_columns(some, self._weigh, key=key))
 
     def _from_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
         if not rows:
             raise BadRequest("the body has no rows")
-        if self._groups is None:
-            return self._of_rows(body, rows)
         return self._groups.divide(body, rows, self._of_rows)
 
     def _of_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
@@ -127,7 +122,7 @@ class DataFrameCodec:
         self._check_names(table.names)
         form = TableForm(write_header(table.names))
         fields: list[list[str]] = []
-        if not (self._groups is None and self._weigh is unweighed):
+        if self._groups.fields or self._weigh is not unweighed:
             self.limits.check_values(table.rows * len(table.names))
             fields = read_lines(table.lines)
 
@@ -136,7 +131,7 @@ class DataFrameCodec:
             cost = self._weigh(_json_rows(table.names, some))
             return Marshalled(lines, rows=len(rows), key=form, single=False, cost=cost, form=form)
 
-        if self._groups is None:
+        if not self._groups.fields:
             return marshal(table.lines, range(table.rows))
         columns = [
             [_json_value(row[table.names.index(name)] or None) for row in fields]

@@ -35,7 +35,7 @@ _parameters_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 class RowGroups:
-    """The fields of rows by which an API groups requests, for codecs."""
+    """The fields of rows by which an API groups requests, for codecs; none if it does not group by rows."""
 
     def __init__(self, fields: Sequence[str]) -> None:
         self.fields = fields
@@ -62,6 +62,8 @@ class RowGroups:
         Raises:
             BadRequest: if a row is not an object, or a value is not accepted.
         """
+        if not self.fields:
+            return marshal(body, rows)
 
         def parts(groups: Sequence[Sequence[int]]) -> Iterable[Marshalled]:
             for group in groups:
@@ -79,6 +81,8 @@ class RowGroups:
         Raises:
             BadRequest: if a value is not accepted.
         """
+        if not self.fields:
+            return marshal(tensors)
 
         def parts(groups: Sequence[Sequence[int]]) -> Iterable[Marshalled]:
             picked = [pick_rows(tensor, groups) for tensor in tensors]
@@ -128,7 +132,7 @@ class RowGroups:
 
     def absent(self, payload: Marshalled) -> Marshalled:
         """Return the request with no values: its rows are not objects, and have no fields."""
-        return replace(payload, values=self._absent)
+        return replace(payload, values=self._absent) if self.fields else payload
 
     def _read(self, row: Row, number: int) -> list[bytes | None]:
         try:
@@ -172,9 +176,7 @@ class RowGroups:
                 raise BadRequest(f"row {min(missing) + 1} has no field {field!r}; send it in every row")
 
 
-def row_groups(api: ApiDescription) -> RowGroups | None:
-    """Return the fields of rows by which an API groups requests; None if there are none."""
-    return RowGroups(api.group_fields) if api.group_fields else None
+NO_GROUPS = RowGroups(())
 
 
 class Grouping:

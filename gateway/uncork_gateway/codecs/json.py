@@ -7,10 +7,10 @@ import msgspec
 
 from uncork_gateway.codecs.base import Marshalled, of_columns, of_tensor
 from uncork_gateway.codecs.cost import Weigh, unweighed
-from uncork_gateway.codecs.groups import RowGroups
+from uncork_gateway.codecs.groups import NO_GROUPS, RowGroups
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_text import SPACE
+from uncork_gateway.protocols.raw_json import SPACE
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.messages import ValueForm
 from uncork_workers.wire.schema import JSON
@@ -37,14 +37,14 @@ class JsonCodec:
         weigh: Weigh = unweighed,
         *,
         limits: Limits = DEFAULT_LIMITS,
-        groups: RowGroups | None = None,
+        groups: RowGroups = NO_GROUPS,
     ) -> None:
         self._weigh = weigh
         self._groups = groups
         self.limits = limits
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
-        if self._groups is not None:
+        if self._groups.fields:
             values = self._groups.of_body(body)
             return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]), values=values)
         counts_rows = self._weigh is unweighed
@@ -56,18 +56,12 @@ class JsonCodec:
         return Marshalled(body, rows=1, cost=self._weigh([body.strip(SPACE)]))
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
-        body = b",".join(rows)
-        if self._groups is None:
-            return self._of_rows(body, rows)
-        return self._groups.divide(body, rows, self._of_rows)
+        return self._groups.divide(b",".join(rows), rows, self._of_rows)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
-        payload = of_tensor(tensor, self._weigh)
-        return payload if self._groups is None else self._groups.absent(payload)
+        return self._groups.absent(of_tensor(tensor, self._weigh))
 
     def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
-        if self._groups is None:
-            return of_columns(tensors, self._weigh)
         return self._groups.divide_columns(tensors, lambda some: of_columns(some, self._weigh))
 
     def _of_rows(self, body: bytes, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:

@@ -15,8 +15,7 @@ from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_json import elements, is_list
-from uncork_gateway.protocols.raw_text import SPACE
+from uncork_gateway.protocols.raw_json import SPACE, elements, is_list
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.schema import JSON, NPY
 

@@ -9,7 +9,7 @@ from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.raw_text import SPACE
+from uncork_gateway.protocols.raw_json import SPACE
 from uncork_workers.wire.charsets import decode_text
 from uncork_workers.wire.schema import JSON
 

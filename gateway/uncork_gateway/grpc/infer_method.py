@@ -6,14 +6,22 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Unpack
 
 from google.protobuf.message import Message
+from msgspec.structs import replace
 
 from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.cost import NO_COST
+from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
-from uncork_gateway.grpc.known_requests import KnownRequests
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.requests.api_target import ApiTarget, Shared
 from uncork_gateway.versions import FIRST
+from uncork_workers.wire.messages import TensorForm
+
+_MOST = 256
+# Longer ones come from clients that send parameters, which may differ every time.
+_MAX_HEAD_BYTES = 1024
+_FLIPPED = bytes(range(255, -1, -1))
 
 
 class MessageRoute(ApiTarget):
@@ -71,11 +79,7 @@ class InferMethod:
         route_of: returns the route of a request; raises GatewayError if none matches.
     """
 
-    def __init__(
-        self,
-        request: type[Message],
-        route_of: Callable[[Any], MessageRoute],
-    ) -> None:
+    def __init__(self, request: type[Message], route_of: Callable[[Any], MessageRoute]) -> None:
         self.fair_by: bytes | None = None
         self._request = request
         self._route_of = route_of
@@ -115,3 +119,66 @@ class InferMethod:
     def routes_changed(self) -> None:
         """Forget cached messages, because the routes have changed."""
         self._known.clear()
+
+
+class KnownRequests:
+    """Remembers the bytes before the values in the requests of one method, to skip parsing others like them.
+
+    A client repeats these bytes: model, name, datatype and shape. A message that has the same beginning and
+    length as an earlier one differs from it only in the values of its tensor.
+
+    Args:
+        read: reads a message in full; raises GatewayError if malformed.
+    """
+
+    def __init__(self, read: Callable[[bytes], tuple[MessageRoute, Marshalled]]) -> None:
+        self._read = read
+        self._known: dict[int, list[tuple[bytes, MessageRoute, Marshalled]]] = {}
+        """By the size of the message: heads, each with its route and rows without values."""
+        self._is_decided: dict[tuple[int, bytes], bool] = {}
+        """By size and head of a message: False after the first, True after the second, which decides."""
+
+    def find(self, message: bytes) -> tuple[MessageRoute, Marshalled] | None:
+        """Return the route and the rows of a message; None if it must be parsed."""
+        for head, route, payload in self._known.get(len(message), ()):
+            if message.startswith(head):
+                return route, replace(payload, body=message[len(head) :])
+        return None
+
+    def note(self, message: bytes, route: MessageRoute, payload: Marshalled) -> None:
+        """Remember the head of a parsed message when it comes for the second time."""
+        head = _head(message, payload)
+        if head is None:
+            return
+        key = len(message), head
+        is_decided = self._is_decided.get(key)
+        if is_decided:
+            return
+        if is_decided is None and len(self._is_decided) >= _MOST:
+            self.clear()
+        self._is_decided[key] = is_decided is not None
+        if is_decided is not None and self._differs_by_values_only(head, route, payload):
+            self._known.setdefault(len(message), []).append((head, route, replace(payload, body=b"")))
+
+    def _differs_by_values_only(self, head: bytes, route: MessageRoute, payload: Marshalled) -> bool:
+        """Return True if the head fixes all but the values: parse it with other values to find out."""
+        values = payload.body.translate(_FLIPPED)
+        try:
+            return self._read(head + values) == (route, replace(payload, body=values))
+        except GatewayError:
+            return False
+
+    def clear(self) -> None:
+        self._known.clear()
+        self._is_decided.clear()
+
+
+def _head(message: bytes, payload: Marshalled) -> bytes | None:
+    """Return the bytes before the values, if the values are numbers at the end and are sent unchanged."""
+    values, form = payload.body, payload.form
+    if not isinstance(form, TensorForm) or form.datatype == "BYTES" or payload.cost is not NO_COST:
+        return None
+    size = len(message) - len(values)
+    if not values or size > _MAX_HEAD_BYTES or not message.endswith(values):
+        return None
+    return message[:size]

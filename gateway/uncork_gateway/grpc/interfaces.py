@@ -25,6 +25,8 @@ class CallHead(NamedTuple):
         request_id: the id that the call came with; empty if it has none.
         metadata: the client's metadata, names in lower case, without pseudo-headers and gRPC's own headers.
         rejection: the error to end the call with, if the head is wrong.
+        http_status: the status to respond with if the request is not a gRPC call; else 0.
+        length: the declared length of all DATA in bytes; -1 if the client declares none.
     """
 
     path: bytes
@@ -33,6 +35,8 @@ class CallHead(NamedTuple):
     metadata: tuple[Header, ...] = ()
     request_id: bytes = b""
     rejection: GatewayError | None = None
+    http_status: int = 0
+    length: int = -1
 
 
 class CallConnection(Observers, Protocol):

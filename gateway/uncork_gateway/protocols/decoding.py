@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from uncork_gateway.protocols.tensors import Malformed
+from uncork_gateway.protocols.raw_json import Malformed
 from uncork_workers.wire.json_faults import json_fault
 
 _T = TypeVar("_T")

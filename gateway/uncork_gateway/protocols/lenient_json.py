@@ -15,8 +15,8 @@ from msgspec.json import Decoder
 
 from uncork_gateway.protocols import raw_json
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.raw_text import without_strings
-from uncork_gateway.protocols.tensors import FLOATS, Malformed
+from uncork_gateway.protocols.raw_json import Malformed, without_strings
+from uncork_gateway.protocols.tensors import FLOATS
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _NULL = b"null"
@@ -42,8 +42,8 @@ def read_members(
         if not _may_be_lenient(error):
             raise
         try:
-            return raw_json.read_object(bytes(text))
-        except (raw_json.NotJson, RecursionError) as cause:
+            return raw_json.read_object(bytes(text), name)
+        except RecursionError as cause:
             raise Malformed(f"{name} {cause}") from cause
 
 

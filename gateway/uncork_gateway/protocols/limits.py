@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.raw_text import without_strings
+from uncork_gateway.protocols.raw_json import without_strings
 
 _CHUNK_BYTES = 2**18
 # Change of the depth of nesting after each byte.

@@ -15,7 +15,6 @@ from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols import rows_replies
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import (
-    NotJson,
     Parts,
     elements,
     form_of,
@@ -84,8 +83,6 @@ def parse_rows(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RowsRequest:
         if not is_small:
             _check_size(instances if inputs is None else inputs, limits)
         names, lists = _read_instances(instances) if inputs is None else _read_inputs(inputs)
-    except NotJson as error:
-        raise BadRequest(f"the body {error}") from error
     except RecursionError as error:
         raise BadRequest("the body is nested too deeply") from error
     if not lists[0]:

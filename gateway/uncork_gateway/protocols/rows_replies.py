@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.protocols.raw_json import (
-    NotJson,
+    Malformed,
     Parts,
     elements,
     is_list,
@@ -43,10 +43,10 @@ def split(body: bytes, rows: Sequence[int], *, drop_batch_id: bool) -> list[Rows
         only = read_only_list(body, "predictions")
         if only is not None and len(only) == sum(rows):
             return [{_PREDICTIONS: share} for share in _split(only, rows)]
-        values = _values(read_object(body), drop_batch_id=drop_batch_id)
+        values = _values(read_object(body, "the response"), drop_batch_id=drop_batch_id)
         shares = {path: _shares(path, text, rows) for path, text in values.items()}
-    except NotJson as error:
-        raise WrongReply(f"the response {error}") from error
+    except Malformed as error:
+        raise WrongReply(str(error)) from error
     except RecursionError as error:
         raise WrongReply("the response is nested too deeply") from error
     if len(rows) > 1 and not any(isinstance(shares[path][0], list) for path in _results(shares)):

@@ -8,10 +8,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from uncork_gateway.protocols.raw_json import objects
-from uncork_gateway.protocols.raw_text import SPACE, without_strings
+from uncork_gateway.protocols.raw_json import SPACE, Malformed, objects, without_strings
 from uncork_gateway.protocols.tensors import (
-    Malformed,
     Tensor,
     TensorSpec,
     between_commas,

@@ -14,9 +14,8 @@ import msgspec
 import numpy as np
 
 from uncork_dispatcher.wording import plural
-from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_text import SPACE, without_strings
+from uncork_gateway.protocols.raw_json import SPACE, Malformed, without_strings
 from uncork_workers.wire.tensors import BYTES, LAYOUTS, LENGTH_BYTES, MAX_AXES
 
 _MOST_ROWS = 2**63 - 1
@@ -39,10 +38,6 @@ _ITEM_BYTES = {datatype: np.dtype(layout).itemsize for datatype, layout in LAYOU
 _EMPTY_LIST = re.compile(rb"\[[ \t\r\n]*\]")
 # The characters of numbers, true, false, null, NaN and Infinity. A list without them is brackets and commas.
 _SCALARS = b"0123456789+-.eEtrufalsnNIiy" + SPACE
-
-
-class Malformed(BadRequest):
-    """A body violates the protocol: 400 if a client sent it, 502 if a model server did."""
 
 
 def malformed(tensor: str, text: str) -> Malformed:

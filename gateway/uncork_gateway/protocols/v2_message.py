@@ -9,11 +9,9 @@ from uncork_dispatcher.wording import plural
 from uncork_gateway.headers import JSON_LENGTH
 from uncork_gateway.protocols.lenient_json import read_members
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_json import quoted
-from uncork_gateway.protocols.raw_text import SPACE
+from uncork_gateway.protocols.raw_json import SPACE, Malformed, quoted
 from uncork_gateway.protocols.tensors import (
     DataForm,
-    Malformed,
     Tensor,
     check_kind,
     malformed,

@@ -20,7 +20,7 @@ from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.protocols.limits import Limits, TooMany
-from uncork_gateway.protocols.raw_text import without_strings
+from uncork_gateway.protocols.raw_json import without_strings
 from uncork_gateway.protocols.rows import RowsWire
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content, Unmergeable

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from tests.examples import at_most
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.raw_json import Malformed
 from uncork_gateway.protocols.tensor_rows import (
     OUTPUT,
     columns_of,
@@ -22,7 +23,6 @@ from uncork_gateway.protocols.tensor_rows import (
 )
 from uncork_gateway.protocols.tensors import (
     DataForm,
-    Malformed,
     Tensor,
     check_values,
     concatenate,

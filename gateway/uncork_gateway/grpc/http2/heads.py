@@ -1,13 +1,12 @@
 """The heads of calls: decodes header blocks (HPACK), and reads the headers that gRPC defines."""
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
 
 from uncork_gateway.connection.client_limits import too_many_fields
-from uncork_gateway.errors import BadRequest, GatewayError
+from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.statuses import CallFailed, Code
@@ -41,20 +40,6 @@ class MalformedHead(Exception):
     """The header fields break a rule of RFC 9113, section 8."""
 
 
-class Head(NamedTuple):
-    """The decoded head of a stream.
-
-    Attributes:
-        call: the part that calls use.
-        http_status: the status to respond with if the stream is not a gRPC call; else 0.
-        length: the declared length of all DATA in bytes; -1 if the client declares none.
-    """
-
-    call: CallHead
-    http_status: int = 0
-    length: int = -1
-
-
 class HeadReader:
     """Decodes the header blocks of a connection, and caches repeated ones.
 
@@ -75,15 +60,15 @@ class HeadReader:
         self._max_fields = max_fields
         self.decoded = self.decoded_bytes = 0
         self._decoder = Decoder(max_header_list_size=MAX_LIST_BYTES)
-        self.known: dict[bytes, Head] = {}
+        self.known: dict[bytes, CallHead] = {}
         self._candidates: set[int] = set()
         self._known_bytes = 0
         self._has_changed = False
         """True if the last block changed the table."""
-        self._fresh: tuple[bytes, Head, int] | None = None
+        self._fresh: tuple[bytes, CallHead, int] | None = None
         """The last block, its head and size, if it was decoded and did not change the table."""
 
-    def read(self, block: bytes) -> Head:
+    def read(self, block: bytes) -> CallHead:
         """Read the head of a new stream.
 
         Raises:
@@ -96,7 +81,8 @@ class HeadReader:
             return head
         fields = self.decode(block)
         if len(fields) > self._max_fields:
-            return _too_many(fields, self._max_fields)
+            rejection = too_many_fields(self._max_fields)
+            return CallHead(value_of(fields, b":path") or b"", rejection=rejection)
         head = read_head(fields)
         if not self._has_changed and len(block) <= _MAX_KNOWN_BLOCK_BYTES:
             size = sum([len(name) + len(value) + _FIELD_BYTES for name, value in fields])
@@ -153,11 +139,7 @@ class HeadReader:
         self._known_bytes = 0
 
 
-def _too_many(fields: Sequence[Header], max_fields: int) -> Head:
-    return Head(CallHead(value_of(fields, b":path") or b"", rejection=too_many_fields(max_fields)))
-
-
-def read_head(fields: Iterable[Header]) -> Head:
+def read_head(fields: Iterable[Header]) -> CallHead:
     """Check the fields of a request, and read the fields that gRPC defines.
 
     Raises:
@@ -182,13 +164,23 @@ def read_head(fields: Iterable[Header]) -> Head:
     length = own.get(b"content-length")
     if own.get(b"te", b"trailers") != b"trailers" or not (length is None or _LENGTH.fullmatch(length)):
         raise MalformedHead("te or content-length")
-    call = _call_head(pseudo[b":path"], own, tuple(metadata))
     status = 0
     if not _is_grpc(own.get(b"content-type", b"")):
         status = 415
     if pseudo[b":method"] != b"POST":
         status = 405
-    return Head(call, status, -1 if length is None else int(length))
+    encoding = own.get(b"grpc-encoding", b"").lower()
+    head = CallHead(
+        pseudo[b":path"],
+        encoding=b"" if encoding == b"identity" else encoding,
+        metadata=tuple(metadata),
+        request_id=request_id_of(metadata),
+        http_status=status,
+        length=-1 if length is None else int(length),
+    )
+    if head.encoding and head.encoding not in _ENCODINGS:
+        return head._replace(rejection=_unknown_encoding(head.encoding))
+    return _with_timeout(head, own.get(b"grpc-timeout"))
 
 
 def check_trailers(fields: Iterable[Header]) -> None:
@@ -213,28 +205,14 @@ def _is_grpc(content_type: bytes) -> bool:
     return start == b"application/grpc" and rest in (b"", b"+", b";", b" ")
 
 
-def _call_head(path: bytes, own: dict[bytes, bytes], metadata: tuple[Header, ...]) -> CallHead:
-    encoding = own.get(b"grpc-encoding", b"").lower()
-    head = CallHead(
-        path,
-        encoding=b"" if encoding == b"identity" else encoding,
-        metadata=metadata,
-        request_id=request_id_of(metadata),
-    )
-    timeout = own.get(b"grpc-timeout")
-    rejection: GatewayError | None = None
-    if timeout is not None:
-        match = _TIMEOUT.fullmatch(timeout)
-        if match is None:
-            rejection = BadRequest(
-                "grpc-timeout must be up to eight digits and one of H, M, S, m, u, n, "
-                f"got {timeout.decode('latin-1')!r}"
-            )
-        else:
-            head = head._replace(timeout_s=int(match[1]) * _UNITS_S[match[2]])
-    if head.encoding and head.encoding not in _ENCODINGS:
-        rejection = _unknown_encoding(head.encoding)
-    return head._replace(rejection=rejection)
+def _with_timeout(head: CallHead, timeout: bytes | None) -> CallHead:
+    if timeout is None:
+        return head
+    match = _TIMEOUT.fullmatch(timeout)
+    if match is not None:
+        return head._replace(timeout_s=int(match[1]) * _UNITS_S[match[2]])
+    text = "grpc-timeout must be up to eight digits and one of H, M, S, m, u, n, "
+    return head._replace(rejection=BadRequest(f"{text}got {timeout.decode('latin-1')!r}"))
 
 
 def _unknown_encoding(encoding: bytes) -> CallFailed:

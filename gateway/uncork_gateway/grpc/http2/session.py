@@ -16,7 +16,7 @@ from uncork_gateway.grpc.http2.frames import (
     StreamFault,
     protocol_error,
 )
-from uncork_gateway.grpc.http2.heads import MAX_LIST_BYTES, Head, HeadReader, MalformedHead, check_trailers
+from uncork_gateway.grpc.http2.heads import MAX_LIST_BYTES, HeadReader, MalformedHead, check_trailers
 from uncork_gateway.grpc.http2.limits import (
     CONTROL_PER_CALL,
     CONTROL_PER_S,
@@ -29,7 +29,7 @@ from uncork_gateway.grpc.http2.limits import (
 from uncork_gateway.grpc.http2.outbox import Outbox
 from uncork_gateway.grpc.http2.stream import WINDOW_BYTES, Stream
 from uncork_gateway.grpc.http2.windows import ReceiveWindows, Starved
-from uncork_gateway.grpc.interfaces import OpenCall
+from uncork_gateway.grpc.interfaces import CallHead, OpenCall
 from uncork_gateway.telemetry.access_log import AccessLog
 
 _MAX_IGNORED = 4096
@@ -172,7 +172,7 @@ class Session:
         while self._behind and self.turn.left > 0:
             self._behind.pop(next(iter(self._behind))).catch_up()
 
-    def _open(self, number: int, head: Head, *, ends: bool) -> bool:
+    def _open(self, number: int, head: CallHead, *, ends: bool) -> bool:
         """Open the call of a stream; return False if the call fails at once."""
         streams, free = self.streams, self._free_lanes
         lane = heappop(free) if free else len(streams)
@@ -183,7 +183,7 @@ class Session:
         if head.http_status:
             stream.answer_http(head.http_status)
             return False
-        call = self._open_call(stream, head.call)
+        call = self._open_call(stream, head)
         is_admitted = stream.is_open
         if is_admitted:
             stream.call = call

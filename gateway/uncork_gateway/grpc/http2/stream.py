@@ -3,10 +3,9 @@
 from uncork_gateway.connection.turn import MESSAGE_WORK
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.http2.frames import ErrorCode, StreamFault
-from uncork_gateway.grpc.http2.heads import Head
 from uncork_gateway.grpc.http2.messages import PREFIX, PREFIX_BYTES, MessageReader
 from uncork_gateway.grpc.http2.outgoing import Outgoing, StreamConnection
-from uncork_gateway.grpc.interfaces import Call
+from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.headers import new_request_id
 
 WINDOW_BYTES = 2**20
@@ -55,9 +54,9 @@ class Stream(Outgoing):
     )
 
     def __init__(
-        self, connection: StreamConnection, number: int, lane: int, head: Head, *, window: int
+        self, connection: StreamConnection, number: int, lane: int, head: CallHead, *, window: int
     ) -> None:
-        super().__init__(connection, number, head.call.request_id or new_request_id(), window=window)
+        super().__init__(connection, number, head.request_id or new_request_id(), window=window)
         self.call = _NOBODY
         self.lane = lane
         self.receive_window = WINDOW_BYTES
@@ -114,7 +113,7 @@ class Stream(Outgoing):
             reader = self.reader = MessageReader(
                 self,
                 self.connection.pool,
-                encoding=self._head.call.encoding,
+                encoding=self._head.encoding,
                 max_bytes=self._max_message_bytes,
                 takes_one=self.call.takes_one,
             )

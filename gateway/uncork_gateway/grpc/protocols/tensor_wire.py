@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.protocols.values import REST
+from uncork_gateway.protocols.raw_json import Malformed
 from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
-from uncork_gateway.protocols.tensors import Malformed, Tensor, concatenate, cut_rows
+from uncork_gateway.protocols.tensors import Tensor, concatenate, cut_rows
 from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply, if_certain, passing_on
 
 

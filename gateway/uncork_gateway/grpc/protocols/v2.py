@@ -11,7 +11,8 @@ from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.protocols.tensor_wire import Parsed, TensorWire, rest_of, with_rests
 from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.tensors import Malformed, Tensor, check_kind, check_values, malformed
+from uncork_gateway.protocols.raw_json import Malformed
+from uncork_gateway.protocols.tensors import Tensor, check_kind, check_values, malformed
 from uncork_gateway.protocols.v2 import (
     BINARY_OUTPUT,
     CLASSIFICATION,

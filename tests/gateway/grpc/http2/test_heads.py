@@ -30,7 +30,7 @@ class Client:
         """Send a head; returns its metadata as it was read."""
         block = self.encoder.encode(headers())
         block += b"".join([self.encoder.add(each, sensitive=not indexed, huffman=True) for each in more])
-        metadata = dict(self.reader.read(block).call.metadata)
+        metadata = dict(self.reader.read(block).metadata)
         if admitted:
             self.reader.admitted()
         return metadata
@@ -51,7 +51,7 @@ def test_the_same_bytes_mean_something_else_after_an_insertion() -> None:
     for value in (b"one", b"two"):
         client.reader.read(static + b"\x40\x01x" + bytes((len(value),)) + value)
         for _ in range(3):
-            found.append(client.reader.read(static + reference).call.metadata)
+            found.append(client.reader.read(static + reference).metadata)
             client.reader.admitted()
     assert found == [((b"x", b"one"),)] * 3 + [((b"x", b"two"),)] * 3
 
@@ -95,7 +95,7 @@ def test_what_is_remembered_is_counted_as_decoded() -> None:
     for number in range(100):
         for _ in range(3):
             block = b"\x83\x86\x84" + b"\x00\x01x\x02%02d" % number + bytes((0x80 | 16,)) * 90
-            fields = client.reader.read(block).call.metadata
+            fields = client.reader.read(block).metadata
             client.reader.admitted()
     size = sum(len(name) + len(value) + 32 for name, value in fields)
     assert 1 <= len(client.reader.known) <= 16 * 1024 // size
@@ -113,13 +113,13 @@ def test_the_limit_of_fields(fields: int) -> None:
     reader = HeadReader(max_fields=100)
     block = b"\x83\x86\x84" + bytes((0x80 | 21,)) * (fields - 3)
     head = reader.read(block)
-    assert (reader.decoded, head.call.path) == (fields, b"/")
+    assert (reader.decoded, head.path) == (fields, b"/")
     if fields <= 100:
-        assert head.call.rejection is None
+        assert head.rejection is None
     else:
-        assert head.call.rejection is not None
-        assert code_of(head.call.rejection) is Code.RESOURCE_EXHAUSTED
-        assert "more than 100 fields" in str(head.call.rejection)
+        assert head.rejection is not None
+        assert code_of(head.rejection) is Code.RESOURCE_EXHAUSTED
+        assert "more than 100 fields" in str(head.rejection)
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_the_limit_of_fields(fields: int) -> None:
     ],
 )
 def test_timeouts(text: bytes, seconds: float) -> None:
-    call = read_head(headers(b"/", (b"grpc-timeout", text))).call
+    call = read_head(headers(b"/", (b"grpc-timeout", text)))
     assert call.timeout_s == pytest.approx(seconds)
     assert call.rejection is None
 
 
 @pytest.mark.parametrize("text", [b"", b"5", b"S", b"-1S", b"1.5S", b"5s", b"123456789S", b"5S ,", b"\xb25S"])
 def test_malformed_timeouts(text: bytes) -> None:
-    call = read_head(headers(b"/", (b"grpc-timeout", text))).call
+    call = read_head(headers(b"/", (b"grpc-timeout", text)))
     assert call.rejection is not None
     assert call.rejection.status == 400
     assert call.timeout_s == math.inf
@@ -157,6 +157,6 @@ def test_metadata_is_what_grpc_does_not_use_itself() -> None:
         (b"twice", b"1"),
         (b"twice", b"2"),
     ]
-    call = read_head(headers(b"/", *more)).call
+    call = read_head(headers(b"/", *more))
     assert call.encoding == b"gzip"
     assert call.metadata == ((b"x-bin", b"AAE"), (b"spaces", b"a b"), (b"twice", b"1"), (b"twice", b"2"))
