@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,7 @@ from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.status.service_status import ServedApi
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.requests.pass_through import PassThrough
-from uncork_gateway.requests.proxy_route import ProxyRoute
-from uncork_gateway.requests.proxy_routes import ProxyRoutes
+from uncork_gateway.requests.proxy_route import ProxyRoute, find_route
 from uncork_gateway.requests.proxy_target import HeaderRules, Merging
 from uncork_gateway.settings import ServerSettings
 
@@ -112,7 +111,7 @@ class Proxy:
     def __init__(self, urls: Sequence[str], settings: ProxySettings) -> None:
         settings.rules("model")
         self._settings = settings
-        self._routes: ProxyRoutes | None = None
+        self._find_route: Callable[[bytes], ProxyRoute | None] = lambda target: None
         addresses = read_addresses(urls)
         self._servers: Servers[Any] = Servers(
             _servers_at(addresses, settings),
@@ -126,7 +125,7 @@ class Proxy:
             trace=None if settings.traces is None else partial(self._begin_trace, settings.traces),
             limited=lambda api, rows: self._models.limit(api, rows),
         )
-        self.front_end = front_end = FrontEnd(settings, resolve=self._resolve)
+        self.front_end = front_end = FrontEnd(settings, resolve=lambda target: self._find_route(target))
         self._batching = batching = Batching(
             self,
             self._calls,
@@ -163,8 +162,12 @@ class Proxy:
             self._servers, self.front_end.listener, timeout_s=settings.timeout_s, ca=settings.server_ca
         )
         self._close_pass_through = passing.close
-        self._routes = ProxyRoutes(
-            settings.protocol, merging, passing.relay, max_body_bytes=settings.max_body_bytes
+        self._find_route = partial(
+            find_route,
+            protocol=settings.protocol,
+            merging=merging,
+            relay=passing.relay,
+            max_body_bytes=settings.max_body_bytes,
         )
         return passing
 
@@ -195,10 +198,6 @@ class Proxy:
         await self._close_pass_through()
         await self._servers.close()
         self.front_end.close()
-
-    def _resolve(self, target: bytes) -> ProxyRoute | None:
-        """Return the route of a POST request; None if the request must pass through."""
-        return None if self._routes is None else self._routes.resolve(target)
 
     def _begin_trace(self, traces: Traces, batch: Batch[Any]) -> tuple[str, str]:
         return traces.begin_batch(self._batching.batch_headers.id_of(batch.number), batch)

@@ -14,9 +14,9 @@ from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.headers import Header, value_of
-from uncork_gateway.requests.api_target import ApiTarget, accepted
+from uncork_gateway.requests.api_target import accepted
 from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
-from uncork_gateway.requests.group_parts import Submitted
+from uncork_gateway.requests.parts import Submitted
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
@@ -36,10 +36,6 @@ class ApiCall(AnsweredCall):
     def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
         super().__init__(stream, head)
         self._method = method
-
-    @property
-    def _executor(self) -> str:
-        return ApiTarget.executor
 
     @property
     def _tally(self) -> ApiTally | None:

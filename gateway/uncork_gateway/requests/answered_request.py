@@ -30,6 +30,8 @@ class AnsweredRequest(ABC):
     """
 
     protocol: ClassVar[Transport]
+    executor: ClassVar[str] = "worker"
+    """The kind of backend, in a word for clients."""
     timeout_header: ClassVar[str]
     """The header with which clients of the protocol limit their time."""
 
@@ -55,11 +57,6 @@ class AnsweredRequest(ABC):
         self._target = target
         if observers.traces is not None:
             self._span = observers.traces.begin_request(target, trace)
-
-    @property
-    @abstractmethod
-    def _executor(self) -> str:
-        """The name of the backend's kind, in error messages."""
 
     @property
     @abstractmethod
@@ -109,7 +106,7 @@ class AnsweredRequest(ABC):
 
     def _failure(self, error: Exception) -> GatewayError:
         if isinstance(error, DispatchError):
-            error = from_dispatcher(error, executor=self._executor, timeout=self.timeout_header)
+            error = from_dispatcher(error, executor=self.executor, timeout=self.timeout_header)
         return error if isinstance(error, GatewayError) else unexpected(error)
 
     def _count(self, status: int, *, is_refusal: bool = False) -> None:

@@ -16,8 +16,8 @@ from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_target import ApiTarget, Shared, accepted
 from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
-from uncork_gateway.requests.group_parts import Submitted
 from uncork_gateway.requests.head import Head, read_head
+from uncork_gateway.requests.parts import Submitted
 from uncork_gateway.requests.request import BufferedRequest
 from uncork_gateway.telemetry.metrics import ApiTally
 

@@ -1,7 +1,7 @@
 """An API of the service as the destination of requests, for all protocols."""
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, NotRequired, TypedDict, Unpack
+from typing import NotRequired, TypedDict, Unpack
 
 from msgspec.structs import replace
 from mypy_extensions import mypyc_attr
@@ -14,7 +14,7 @@ from uncork_gateway.headers import REQUEST_ID, Header, combined
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
-from uncork_gateway.requests.group_parts import Client, Submitted, cancel, submit
+from uncork_gateway.requests.parts import Client, Submitted, cancel, submit
 from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -34,8 +34,6 @@ class Shared(TypedDict):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ApiTarget:
     """An API to which requests are submitted."""
-
-    executor: ClassVar[str] = "worker"
 
     def __init__(self, api: str, **shared: Unpack[Shared]) -> None:
         self.api = api

@@ -18,7 +18,7 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import NO_COST
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.headers import CREDENTIALS, IDS, Header
-from uncork_gateway.requests.group_parts import Client, Submitted, cancel
+from uncork_gateway.requests.parts import Client, Submitted, cancel
 from uncork_gateway.telemetry.metrics import ApiTally
 
 # If the times of many clients pass one after the other, each costs no more than so many requests.

@@ -1,13 +1,40 @@
-"""Requests to the dispatcher that together are the request of one client."""
+"""Submits requests to the dispatcher, some in parts, and joins the results of the parts.
+
+A request to an API is in parts if its rows are of several groups, or if it is bulk that does not fit into the
+room. The proxy cuts large requests.
+"""
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Generic, NamedTuple, NotRequired, TypedDict, TypeVar
+
+from msgspec.structs import replace
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
+from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.csv import lines_of
+from uncork_gateway.codecs.parts import divided
+from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.errors import HandlerFailed
+from uncork_gateway.protocols.tensor_rows import result_rows, row_texts
+from uncork_gateway.protocols.tensors import Tensor, pick_rows
+from uncork_workers.wire.messages import ColumnsForm, RowsForm, TensorForm
+from uncork_workers.wire.schema import CSV
+from uncork_workers.wire.tensors import join_columns, split_columns
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+
+class Callbacks(NamedTuple):
+    """A waiter whose methods are other objects' methods."""
+
+    answered: Callable[[RequestResult[Any]], None]
+    failed: Callable[[Exception], None]
 
 
 class Parts(ABC, Generic[P, R]):
@@ -38,11 +65,15 @@ class Parts(ABC, Generic[P, R]):
     def _join(self, replies: Sequence[Any], answer: RequestResult[R]) -> None:
         """Give the caller the joined replies; ``answer`` has the last of them."""
 
+    def _waiter(self, at: int) -> Callbacks:
+        """Return the waiter of a part."""
+        return Callbacks(partial(self._part_answered, at), self.failed)
+
     def _submit(self, submission: Submission[P, R]) -> None:
         self._dispatcher.submit(submission)
         self._submitted.append(submission)
 
-    def part_answered(self, at: int, answer: RequestResult[R]) -> None:
+    def _part_answered(self, at: int, answer: RequestResult[R]) -> None:
         try:
             reply = self._reply_of(answer)
             if reply is None:
@@ -59,14 +90,150 @@ class Parts(ABC, Generic[P, R]):
         self._caller.failed(error)
 
 
-class PartWaiter(NamedTuple):
-    """Passes the result of one part to its request."""
+class Client(TypedDict):
+    """The fields of a :class:`Submission` that describe the client."""
 
-    parts: Parts[Any, Any]
-    at: int
+    client_timeout_s: float
+    source: Hashable
+    flow: Hashable
+    bulk: bool
+    on_expiry: NotRequired[Callable[[float], float]]
 
-    def answered(self, answer: RequestResult[Any]) -> None:
-        self.parts.part_answered(self.at, answer)
 
-    def failed(self, error: Exception) -> None:
-        self.parts.failed(error)
+def submit(
+    dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
+    waiter: Waiter[HandlerResult],
+    api: str,
+    payload: Marshalled,
+    client: Client,
+) -> Submitted:
+    """Queue a request; return it, or its parts, to be cancelled.
+
+    Raises:
+        RequestShed: if the request, or a part of it, was shed at once.
+    """
+    if client["bulk"] and payload.rows > 1 and not payload.parts:
+        rows = payload.rows if payload.cost.total is None else payload.cost.total
+        payload = divided(payload, dispatcher.bulk_parts(api, rows=rows, size_bytes=payload.size_bytes))
+    if payload.parts:
+        return GroupParts(waiter, dispatcher, api, payload, client)
+    submission = submission_of(waiter, api, payload, client)
+    dispatcher.submit(submission)
+    return submission
+
+
+def cancel(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], submitted: Submitted) -> None:
+    """Remove a request, or its parts, from the dispatcher."""
+    if isinstance(submitted, GroupParts):
+        submitted.withdraw()
+    else:
+        dispatcher.cancel(submitted)
+
+
+class GroupParts(Parts[Marshalled, HandlerResult]):
+    """The parts of a request, which the constructor submits."""
+
+    def __init__(
+        self,
+        caller: Waiter[HandlerResult],
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
+        api: str,
+        payload: Marshalled,
+        client: Client,
+    ) -> None:
+        super().__init__(caller, dispatcher, len(payload.parts))
+        self._rows = [part.rows for part in payload.parts]
+        try:
+            for at, part in enumerate(payload.parts):
+                self._submit(submission_of(self._waiter(at), api, part.payload, client))
+        except Exception:
+            self.withdraw()
+            raise
+
+    def _reply_of(self, answer: RequestResult[HandlerResult]) -> HandlerResult | None:
+        if answer.result.status == 200:
+            return answer.result
+        self.withdraw()
+        self._caller.answered(answer)
+        return None
+
+    def _join(self, replies: Sequence[HandlerResult], answer: RequestResult[HandlerResult]) -> None:
+        result = joined(replies, self._rows)
+        self._caller.answered(RequestResult(result, answer.batch, answer.queued_s))
+
+
+def submission_of(
+    waiter: Waiter[HandlerResult], api: str, payload: Marshalled, client: Client
+) -> Submission[Marshalled, HandlerResult]:
+    """Convert a request, or a part of one, to the form that the dispatcher accepts."""
+    cost = payload.cost
+    return Submission(
+        waiter,
+        api,
+        payload,
+        rows=payload.rows,
+        cost=cost.total,
+        longest=cost.longest,
+        size_bytes=payload.size_bytes,
+        key=(payload.accept, payload.key) if payload.accept else payload.key,
+        group=payload.group,
+        client_timeout_s=client["client_timeout_s"],
+        source=client["source"],
+        flow=client["flow"],
+        bulk=client["bulk"],
+        on_expiry=client.get("on_expiry"),
+    )
+
+
+Submitted = Submission[Marshalled, HandlerResult] | GroupParts
+"""A queued request, or its parts."""
+
+
+def joined(results: Sequence[HandlerResult], rows: Sequence[Sequence[int]]) -> HandlerResult:
+    """Return the result of a whole request.
+
+    Args:
+        results: the results of its parts.
+        rows: for each part, the numbers of its rows in the request.
+
+    Raises:
+        HandlerFailed: if the results are not rows, or not all of one media type.
+    """
+    numbers = list(chain.from_iterable(rows))
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    first = results[0]
+    if any(result.content_type != first.content_type for result in results):
+        raise HandlerFailed("the handler returned several media types for the rows of one request")
+    bodies, form = [result.body for result in results], first.form
+    if first.content_type:
+        return replace(first, body=_joined_csv(bodies, first.content_type, order))
+    if any(result.form != form for result in results):
+        texts = [
+            text
+            for result, part in zip(results, rows, strict=True)
+            for text in result_rows(result.body, result.form, len(part))
+        ]
+        return HandlerResult(200, b",".join([texts[at] for at in order]))
+    if isinstance(form, ColumnsForm):
+        columns = zip(*map(split_columns, bodies), strict=True)
+        kinds = [kind for _, kind in form.columns]
+        joined_columns = [_joined(list(each), kind, order) for each, kind in zip(columns, kinds, strict=True)]
+        return HandlerResult(200, join_columns(joined_columns), form)
+    return HandlerResult(200, _joined(bodies, form, order), form)
+
+
+def _joined(bodies: Sequence[bytes], form: RowsForm, order: Sequence[int]) -> bytes:
+    if not isinstance(form, TensorForm):
+        texts = row_texts(b",".join(bodies))
+        return b",".join([texts[at] for at in order])
+    tensor = Tensor("", form.datatype, (len(order), *form.shape), "binary", b"".join(bodies))
+    [picked] = pick_rows(tensor, [order])
+    return picked.data
+
+
+def _joined_csv(bodies: Sequence[bytes], media_type: str, order: Sequence[int]) -> bytes:
+    tables = list(map(lines_of, bodies))
+    if media_type != CSV or any(table[0] != tables[0][0] for table in tables):
+        raise HandlerFailed(f"results in {media_type} for the rows of one request cannot be joined")
+    lines = list(chain.from_iterable([table[1:] for table in tables]))
+    return b"".join([tables[0][0], *[lines[at] for at in order]])

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import RequestResult
-from uncork_gateway.backends.model_servers.merged_calls import CallResult, with_trace
+from uncork_gateway.backends.model_servers.known_models import can_be_known
+from uncork_gateway.backends.model_servers.merged_calls import CallResult, Sent, with_trace
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.cors import without_cors
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.headers import JSON_LENGTH, Header, header_lines, with_request_id
+from uncork_gateway.headers import JSON_LENGTH, Header, header_lines, origin_form, path_of, with_request_id
 from uncork_gateway.interfaces import Connection
-from uncork_gateway.protocols.rows import error_body
-from uncork_gateway.protocols.wire import Content, Unmergeable
+from uncork_gateway.protocols.rows import RowsWire, error_body
+from uncork_gateway.protocols.v2 import V2Wire
+from uncork_gateway.protocols.wire import Content, Unmergeable, Wire
+from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.head import Head, read_head
 from uncork_gateway.requests.pass_through import check_status
-from uncork_gateway.requests.proxy_target import ProxyTarget, RequestInParts, RequestParts
+from uncork_gateway.requests.proxy_target import Merging, RequestInParts, RequestParts
 from uncork_gateway.requests.request import BufferedRequest
+from uncork_gateway.telemetry.metrics import ApiTally
 
 _CONTENT = (b"content-type", JSON_LENGTH)
+_V1 = re.compile(rb"/v1/models/([^/:]+):predict$")
+_TF_SERVING = re.compile(rb"/v1/models/([^/:]+)(?:/(?:versions|labels)/[^/:]+)?:predict$", re.IGNORECASE)
+_V2 = re.compile(rb"/v2/models/([^/]+)(?:/versions/[^/]+)?/infer$")
+# Tried in this order.
+_WIRES: dict[str, list[tuple[re.Pattern[bytes], Wire[Any, Any]]]] = {
+    "v1": [(_V1, RowsWire(add_batch_id=True))],
+    "v2": [(_V2, V2Wire())],
+    "tfserving": [(_TF_SERVING, RowsWire(add_batch_id=False))],
+}
+_WIRES["auto"] = [*_WIRES["v2"], *_WIRES["v1"], *_WIRES["tfserving"]]
+
+Relay = Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, ServerResponse]]
 
 
 class SortedHead(NamedTuple):
@@ -47,15 +65,28 @@ class SortedHead(NamedTuple):
 
 
 @dataclass(eq=False, kw_only=True)
-class ProxyRoute(ProxyTarget):
+class ProxyRoute:
     """The route of one target (path and query) on the HTTP servers behind the proxy.
 
     Attributes:
+        model: the model's name, as the client writes it.
         relay: relays a request unchanged, given target, headers and body.
     """
 
-    relay: Callable[[bytes, Sequence[Header], bytes], Coroutine[Any, Any, ServerResponse]]
+    target: bytes
+    model: str
+    wire: Wire[Any, Any]
+    merging: Merging
+    relay: Relay
     max_body_bytes: int
+
+    @property
+    def batch_headers(self) -> BatchHeaders:
+        return self.merging.batch_headers
+
+    @property
+    def tally(self) -> ApiTally:
+        return self.merging.models.tally(self.model)
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> SortedHead:
         whole = tuple((name.lower(), value) for name, value in headers)
@@ -82,6 +113,30 @@ class ProxyRoute(ProxyTarget):
         return JSON, error_body(str(error))
 
 
+def find_route(
+    target: bytes, *, protocol: str, merging: Merging, relay: Relay, max_body_bytes: int
+) -> ProxyRoute | None:
+    """Return the route of a POST request, if ``protocol`` merges it; None if it must pass through."""
+    path = path_of(target)
+    for pattern, wire in _WIRES[protocol]:
+        found = pattern.search(path)
+        if found is None:
+            continue
+        model = found[1].decode("utf-8", "backslashreplace")
+        sent_on = origin_form(target)
+        if not (can_be_known(model) and sent_on):
+            return None
+        return ProxyRoute(
+            target=sent_on,
+            model=model,
+            wire=wire,
+            merging=merging,
+            relay=relay,
+            max_body_bytes=max_body_bytes,
+        )
+    return None
+
+
 class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
     """One request to the HTTP servers behind the proxy."""
 
@@ -101,19 +156,20 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
         except Unmergeable:
             self._relaying = asyncio.create_task(self._relay(body))
             return
-        self._parts = RequestParts(
-            self,
-            route,
-            request,
-            Content(body, head.whole),
-            timeout_s=head.common.timeout_s,
-            source=self._connection.number,
-            flow=head.common.flow,
+        whole = Sent(
+            request=request,
+            wire=route.wire,
+            target=route.target,
+            headers=head.sent,
+            original=Content(body, head.whole),
+            expires_at=time.monotonic() + head.common.timeout_s,
+            request_id=self.request_id,
+            span=self._span,
         )
-        self._rows = self._parts.rows
-        if self._span is not None:
-            self._span.set_attribute("uncork.rows", self._rows)
-        self._parts.submit(api, keyed=head.keyed, sent=head.sent, request_id=self.request_id, span=self._span)
+        source, flow = self._connection.number, head.common.flow
+        self._send_parts(
+            RequestParts(self, route.merging, api, whole, keyed=head.keyed, source=source, flow=flow)
+        )
 
     # Results
 

@@ -1,4 +1,4 @@
-"""A model behind the proxy as the destination of requests, and requests that are sent in parts."""
+"""Requests to the servers behind the proxy: how they share calls, and the parts in which they are sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
 from uncork_gateway.backends.model_servers.known_models import KnownModels
@@ -14,14 +14,10 @@ from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part,
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import CREDENTIALS, TRACE, Header
-from uncork_gateway.protocols.wire import Content, UncertainReply, Wire, WrongReply
+from uncork_gateway.protocols.wire import Content, UncertainReply, WrongReply
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
-from uncork_gateway.requests.parts import Parts, PartWaiter
-from uncork_gateway.telemetry.metrics import ApiTally
-
-if TYPE_CHECKING:
-    from uncork_gateway.telemetry.traces import RequestSpan
+from uncork_gateway.requests.parts import Callbacks, Parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,31 +60,6 @@ class Merging:
     fair_by: bytes | None = None
 
 
-@dataclass(eq=False, kw_only=True)
-class ProxyTarget:
-    """The destination of requests behind the proxy: one path, or one gRPC method.
-
-    Attributes:
-        target: path and query, or the path of a gRPC method.
-        model: the model's name, as the client writes it.
-    """
-
-    executor: ClassVar[str] = "model server"
-
-    target: bytes
-    model: str
-    wire: Wire[Any, Any]
-    merging: Merging
-
-    @property
-    def batch_headers(self) -> BatchHeaders:
-        return self.merging.batch_headers
-
-    @property
-    def tally(self) -> ApiTally:
-        return self.merging.models.tally(self.model)
-
-
 class RequestParts(Parts[Sent, CallResult]):
     """The parts of a request, of at most ``most_rows`` rows, and the replies to them.
 
@@ -96,85 +67,56 @@ class RequestParts(Parts[Sent, CallResult]):
 
     Args:
         caller: receives the result of the last part or the whole request, or the failure of a part.
-        target: the request's target.
-        request: the request, parsed by the target's wire.
-        original: the client's unchanged request.
-        timeout_s: the client's timeout.
+        api: the model's API in the dispatcher.
+        whole: the request, with the headers of a call with any of its parts.
+        keyed: the headers that all requests in a call must share.
         source: identifies the client, if known.
         flow: the request's flow, if flows share the queues equally.
+
+    Attributes:
+        rows: the total rows of all parts.
     """
 
     def __init__(
         self,
         caller: Waiter[CallResult],
-        target: ProxyTarget,
-        request: Any,
-        original: Content,
+        merging: Merging,
+        api: str,
+        whole: Sent,
         *,
-        timeout_s: float,
+        keyed: tuple[Header, ...],
         source: Hashable,
         flow: Hashable,
     ) -> None:
-        self._parts: list[Any] = target.wire.cut(request, target.merging.most_rows)
-        super().__init__(caller, target.merging.dispatcher, len(self._parts))
-        self._target = target
-        self._request = request
-        self._original = original
-        self._expires_at = time.monotonic() + timeout_s
+        self._parts: list[Any] = whole.wire.cut(whole.request, merging.most_rows)
+        super().__init__(caller, merging.dispatcher, len(self._parts))
+        self.rows = sum(part.rows for part in self._parts)
+        self._merging = merging
+        self._api = api
+        self._whole = whole
+        self._keyed = keyed
         self._source = source
         self._flow = flow
         self._joined: Any = None
         self._uncertain: RequestResult[CallResult] | None = None
         """The result of the last part, if the joined replies may be wrong."""
 
-    @property
-    def rows(self) -> int:
-        """The total rows of all parts."""
-        return sum(part.rows for part in self._parts)
-
-    def submit(
-        self,
-        api: str,
-        *,
-        keyed: tuple[Header, ...],
-        sent: tuple[Header, ...],
-        request_id: bytes,
-        span: RequestSpan | None,
-    ) -> None:
+    def submit(self) -> None:
         """Queue all parts.
-
-        Args:
-            api: the model's API in the dispatcher.
-            keyed: the headers that all requests in a call must share.
-            sent: the headers of a call with any of the parts.
-            request_id: the request's id.
-            span: the request's span if it is traced.
 
         Raises:
             RequestShed: if a part was shed at once.
         """
-        target = self._target
-        self._api = api
-        self._whole = Sent(
-            request=self._request,
-            wire=target.wire,
-            target=target.target,
-            headers=sent,
-            original=self._original,
-            expires_at=self._expires_at,
-            request_id=request_id,
-            span=span,
-        )
-        original = self._original if len(self._parts) == 1 else None
-        key = (target.target, keyed, self._request.key)
+        whole = self._whole
+        original = whole.original if len(self._parts) == 1 else None
+        key = (whole.target, self._keyed, whole.request.key)
         for at, part in enumerate(self._parts):
-            payload = self._whole._replace(request=part, original=original)
-            self._send(PartWaiter(self, at), payload, key=key)
+            self._send(self._waiter(at), whole._replace(request=part, original=original), key=key)
 
     def joined(self, batch: int) -> Content:
         """Return the response to the request, joined from the replies to its parts."""
-        batch_id = self._target.batch_headers.id_of(batch)
-        return self._target.wire.render(self._joined, self._request, batch_id=batch_id)
+        batch_id = self._merging.batch_headers.id_of(batch)
+        return self._whole.wire.render(self._joined, self._whole.request, batch_id=batch_id)
 
     def _reply_of(self, answer: RequestResult[CallResult]) -> Any:
         result = answer.result
@@ -186,7 +128,7 @@ class RequestParts(Parts[Sent, CallResult]):
             self._caller.answered(answer)
         return None
 
-    def whole_answered(self, answer: RequestResult[CallResult]) -> None:
+    def _whole_answered(self, answer: RequestResult[CallResult]) -> None:
         result = answer.result
         is_good = isinstance(result, ServerResponse) and result.status == 200
         self._caller.answered(answer if is_good or self._uncertain is None else self._uncertain)
@@ -204,10 +146,10 @@ class RequestParts(Parts[Sent, CallResult]):
         fails, the value counts as a list of rows.
         """
         try:
-            self._joined = self._target.wire.join(replies)
+            self._joined = self._whole.wire.join(replies)
         except UncertainReply as error:
             self._joined = error.joined
-            if self._target.merging.idempotent:
+            if self._merging.idempotent:
                 self._uncertain = answer
                 self._ask_whole(error)
                 return
@@ -223,11 +165,13 @@ class RequestParts(Parts[Sent, CallResult]):
             BadGateway: if it is not.
             RequestShed: if the request was shed at once.
         """
-        if not self._target.merging.idempotent:
+        if not self._merging.idempotent:
             raise BadGateway(str(fault))
         self.withdraw()
         # A key of its own: no other request may share the batch.
-        self._send(_WholeWaiter(self), self._whole._replace(unchanged=True), key=object())
+        self._send(
+            Callbacks(self._whole_answered, self.failed), self._whole._replace(unchanged=True), key=object()
+        )
 
     def _send(self, waiter: Waiter[CallResult], payload: Sent, *, key: Hashable) -> None:
         submission = Submission(
@@ -237,7 +181,7 @@ class RequestParts(Parts[Sent, CallResult]):
             rows=payload.request.rows,
             size_bytes=payload.request.size_bytes,
             key=key,
-            client_timeout_s=self._expires_at - time.monotonic(),
+            client_timeout_s=self._whole.expires_at - time.monotonic(),
             source=self._source,
             flow=self._flow,
         )
@@ -247,8 +191,16 @@ class RequestParts(Parts[Sent, CallResult]):
 class RequestInParts(AnsweredRequest):
     """A request to the servers behind the proxy, sent in parts or relayed unchanged."""
 
+    executor = "model server"
     _parts: RequestParts | None = None
     _relaying: asyncio.Task[None] | None = None
+
+    def _send_parts(self, parts: RequestParts) -> None:
+        """Count the rows of the request, and queue its parts."""
+        self._parts, self._rows = parts, parts.rows
+        if self._span is not None:
+            self._span.set_attribute("uncork.rows", self._rows)
+        parts.submit()
 
     def _withdraw(self) -> None:
         parts, self._parts = self._parts, None  # they refer to this request
@@ -261,15 +213,3 @@ class RequestInParts(AnsweredRequest):
         """Cancel the other parts, and send an error response."""
         self._withdraw()
         super().failed(error)
-
-
-class _WholeWaiter(NamedTuple):
-    """Passes the result of the whole request, sent after its parts, to the request."""
-
-    parts: RequestParts
-
-    def answered(self, answer: RequestResult[CallResult]) -> None:
-        self.parts.whole_answered(answer)
-
-    def failed(self, error: Exception) -> None:
-        self.parts.failed(error)

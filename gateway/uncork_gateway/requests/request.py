@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from mypy_extensions import mypyc_attr
 
@@ -20,8 +20,6 @@ from uncork_gateway.telemetry.metrics import ApiTally
 class Route(Protocol):
     """The destination of a request, with the parts that :class:`BufferedRequest` uses."""
 
-    executor: ClassVar[str]
-    """The kind of backend, in a word for clients."""
     max_body_bytes: int
 
     @property
@@ -127,10 +125,6 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         super().disconnect()
 
     # Replies
-
-    @property
-    def _executor(self) -> str:
-        return self._route.executor
 
     @property
     def _tally(self) -> ApiTally:

@@ -28,8 +28,8 @@ from uncork_gateway.dialects.inputs import ANY_INPUTS
 from uncork_gateway.headers import Header
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
-from uncork_gateway.requests.group_parts import Client as OfClient
-from uncork_gateway.requests.group_parts import submission_of, submit
+from uncork_gateway.requests.parts import Client as OfClient
+from uncork_gateway.requests.parts import submission_of, submit
 from uncork_gateway.requests.shadow import Shadow, ShadowTally
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_workers.wire.schema import CSV, NPY, ApiDescription

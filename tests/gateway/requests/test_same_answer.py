@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.requests.same_answer import same_answer, same_value
+from uncork_gateway.requests.shadow import same_answer, same_value
 from uncork_workers.wire.messages import ListForm, TensorForm
 
 values = st.recursive(

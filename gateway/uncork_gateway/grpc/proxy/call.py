@@ -7,7 +7,7 @@ import time
 
 from uncork_dispatcher import RequestResult
 from uncork_gateway.backends.model_servers.known_models import UNKNOWN, can_be_known
-from uncork_gateway.backends.model_servers.merged_calls import CallResult, with_trace
+from uncork_gateway.backends.model_servers.merged_calls import CallResult, Sent, with_trace
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.grpc.answered_call import UnaryRequest
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
@@ -17,7 +17,7 @@ from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header, value_of, with_request_id
 from uncork_gateway.protocols.wire import Content, Unmergeable
-from uncork_gateway.requests.proxy_target import Merging, ProxyTarget, RequestInParts, RequestParts
+from uncork_gateway.requests.proxy_target import Merging, RequestInParts, RequestParts
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
@@ -47,10 +47,6 @@ class ProxyCall(RequestInParts, UnaryRequest):
         self._pass_through = pass_through
 
     @property
-    def _executor(self) -> str:
-        return ProxyTarget.executor
-
-    @property
     def _tally(self) -> ApiTally:
         return self._merging.models.tally(self._model)
 
@@ -72,22 +68,21 @@ class ProxyCall(RequestInParts, UnaryRequest):
         except Unmergeable:
             self._relaying = asyncio.create_task(self._relay(message))
             return
-        target = ProxyTarget(target=head.path, model=model, wire=wire, merging=merging)
-        self._parts = RequestParts(
-            self,
-            target,
-            request,
-            Content(message, head.metadata),
-            timeout_s=head.timeout_s,
-            # Calls that are open at the same time are different callers, even if they share a connection.
-            source=(self._stream.connection.number, self._stream.lane),
-            flow=value_of(head.metadata, merging.fair_by),
-        )
-        self._rows = self._parts.rows
-        if self._span is not None:
-            self._span.set_attribute("uncork.rows", self._rows)
         keyed, sent = merging.header_rules.sort(head.metadata)
-        self._parts.submit(api, keyed=keyed, sent=sent, request_id=self.request_id, span=self._span)
+        whole = Sent(
+            request=request,
+            wire=wire,
+            target=head.path,
+            headers=sent,
+            original=Content(message, head.metadata),
+            expires_at=time.monotonic() + head.timeout_s,
+            request_id=self.request_id,
+            span=self._span,
+        )
+        # Calls that are open at the same time are different callers, even if they share a connection.
+        source = (self._stream.connection.number, self._stream.lane)
+        flow = value_of(head.metadata, merging.fair_by)
+        self._send_parts(RequestParts(self, merging, api, whole, keyed=keyed, source=source, flow=flow))
 
     # Results
 
