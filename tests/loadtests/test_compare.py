@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
-from typer.testing import CliRunner
 
 from tests.examples import at_most
 from tests.loadtests.charts import charts
-from uncork.cli.app import app
 from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
 from uncork_loadtests.compare import (
@@ -217,20 +214,3 @@ def test_the_picture_has_policies_and_ratios(tmp_path: Path) -> None:
     assert p50.layout["yaxis"]["ticktext"] == ["cork", "none<br>2.500 (2.000 .. 3.000)"]
     assert [trace["x"] for trace in p50.traces] == [[8, 8], [8], [16, 24], [20]]
     assert "none<br>too few responses" in p99.layout["yaxis"]["ticktext"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--policies", "cork"], "--policies takes two or more"),
-        (["--policies", "cork,corky"], "--policies: unknown policy 'corky'"),
-        (["--plot", "p.svg"], "--plot writes an HTML page, whose name must end in .html; got 'p.svg'"),
-        (["--plot", "/nowhere/p.html"], "--plot: cannot write '/nowhere/p.html'"),
-    ],
-)
-def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
-    done = CliRunner().invoke(app, ["compare", "m:S", "--rate", "5", "--shape", "2", *arguments])
-
-    assert done.exit_code == 2, done.output
-    assert done.stderr.startswith("uncork compare: ")
-    assert message in done.stderr

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from uncork.cli.app import app
 from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.tables import as_json, tables
 from uncork.cli.loadtest.traffic import seconds_of
@@ -28,69 +25,6 @@ URL = "http://127.0.0.1:1/x"
 PLAN = Plan(
     url=URL, payload=Payload(bodies=(b"\xff",)), rate=10.0, seconds=2.0, warmup_s=0.5, goal_s=0.1, seed=3
 )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--rate", "5"],
-            "set the request body with exactly one of --data, --lines, --shape, --function; got none",
-        ),
-        (["--rate", "5", "--shape", "4", "--function", "m:f"], "got --shape, --function"),
-        (["--shape", "4"], "no load is given; set --rate, --clients or --arrivals replay:FILE"),
-        (["--shape", "4", "--arrivals", "replay:nowhere.csv"], "nowhere.csv"),
-        (["--shape", "4", "--range", "9,0", "--rate", "5"], "--range takes two numbers up to 1e9"),
-        (["--data", "f", "--range", "0,9", "--rate", "5"], "--range requires --shape"),
-        (["--shape", "4", "--rate", "5", "--seconds", "0"], "--seconds must be above 0"),
-        (["--shape", "4", "--rate", "5", "--think-ms", "5"], "--think-ms requires --clients"),
-        (["--shape", "4", "--clients", "5", "--rate", "5"], "cannot be combined with --rate"),
-        (["--shape", "4", "--rate", "5", "--workers", "2"], "--workers requires a service as TARGET"),
-        (["--data", "nowhere.json", "--rate", "5"], "nowhere.json: No such file"),
-        (["--shape", "4", "--expected", "f", "--rate", "5"], "--expected requires --data or --lines"),
-        (
-            ["--shape", "4", "--rate", "5", "--header", "nothing"],
-            "--header must be NAME:VALUE, got 'nothing'",
-        ),
-        (
-            ["--shape", "4", "--rate", "5", "--report", "/nowhere/r.html"],
-            "--report: cannot write '/nowhere/r.html'",
-        ),
-        (
-            ["--shape", "4", "--rate", "5", "--report", "r.png"],
-            "--report writes an HTML page, whose name must end in .html; got 'r.png'",
-        ),
-        (
-            ["--shape", "4", "--rate", "5", "--json", "/"],
-            "--json: cannot write '/'; give a file in an existing, writable folder",
-        ),
-    ],
-)
-def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
-    done = CliRunner().invoke(app, ["loadtest", URL, *arguments])
-
-    assert done.exit_code == 2, done.output
-    assert done.stderr.startswith("uncork loadtest: ")
-    assert message in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("url", "arguments", "message"),
-    [
-        ("ftp://h/x", [], "TARGET must look like http://host:port/path or https://..., not 'ftp://h/x'"),
-        ("http://h/x", ["--insecure"], "--insecure requires a TARGET that begins with https://, got 'http:"),
-        ("m:S", ["--ca", "f", "--key", "f"], "--ca, --key requires a TARGET that begins with https://"),
-        ("https://h/x", ["--ca", "f", "--insecure"], "--ca and --insecure must not be combined"),
-        ("https://h/x", ["--key", "f"], "--cert is missing; give the certificate chain of the key"),
-        ("https://h/x", ["--ca", __file__], "--ca must be a PEM file of certificates"),
-        ("https://h/x", ["--cert", __file__], "--cert and --key must be PEM files"),
-    ],
-)
-def test_wrong_targets_and_certificates_are_told(url: str, arguments: Sequence[str], message: str) -> None:
-    done = CliRunner().invoke(app, ["loadtest", url, "--rate", "5", "--shape", "4", *arguments])
-
-    assert done.exit_code == 2, done.output
-    assert message in done.stderr
 
 
 def test_a_class_is_a_header() -> None:

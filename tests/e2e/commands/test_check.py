@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.e2e.server import SERVICES, run_uncork
-from uncork.cli.app import app
 
 pytestmark = pytest.mark.slow
 
@@ -160,45 +158,3 @@ def test_warnings_fail_when_they_are_to() -> None:
 
     assert "Fine: 2 warnings" in done.stdout
     assert done.returncode == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        ((f"{SERVICES / 'probe.py'}:Missing",), 2, "available services: Probe"),
-        (
-            (f"{SERVICES / 'probe.py'}:NoSetup",),
-            1,
-            "cannot start the service: setup: RuntimeError: no weights",
-        ),
-        ((f"{CHECKED}:Fine", "--json", "/no/such/folder/f.json"), 2, "--json"),
-        (
-            (f"{CHECKED}:Fine", "--mb-max-latency", "-1"),
-            2,
-            "mb_max_latency must be a positive number of milliseconds",
-        ),
-        ((f"{CHECKED}:Fine", "--client-timeout-ms", "0"), 2, "--client-timeout-ms must be above 0, got 0"),
-    ],
-)
-def test_what_cannot_be_checked_is_told(arguments: tuple[str, ...], code: int, said: str) -> None:
-    """2: as `uncork serve` with these arguments. 1: the service cannot be set up."""
-    done = CliRunner().invoke(app, ["check", *arguments])
-
-    assert said in done.stderr
-    assert done.exit_code == code
-
-
-def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
-    service = tmp_path / "service.py"
-    service.write_text(
-        "from uncork import Service, api\n"
-        "from uncork.adapters import Json\n"
-        "class Wrong(Service):\n"
-        "    @api(input=Json(), policy='corky')\n"
-        "    def predict(self, items):\n"
-        "        return items\n"
-    )
-    done = CliRunner().invoke(app, ["check", f"{service}:Wrong"])
-
-    assert "uncork check: API 'predict': policy: unknown policy 'corky'; available: cork" in done.stderr
-    assert done.exit_code == 2

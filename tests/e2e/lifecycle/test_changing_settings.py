@@ -174,12 +174,6 @@ def test_a_wrong_file_changes_nothing(file: Path) -> None:
         assert status(server)["apis"][0]["goal_ms"] == 3000
 
 
-def test_watching_needs_a_file() -> None:
-    result = run_uncork("serve", PROBE, "--watch-config", "--port", "0")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "uncork serve: --watch-config requires --config or --api-key-file\n"
-
-
 def test_settings_change_while_all_workers_are_remote(file: Path, tmp_path: Path) -> None:
     """They keep running."""
     with remotes(tmp_path) as on, on.gateway("--config", str(file)) as server:

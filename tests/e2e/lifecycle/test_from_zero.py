@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, Server, eventually, serving
 
 pytestmark = pytest.mark.slow
 
@@ -99,9 +99,3 @@ def test_a_stop_while_asleep_is_clean(target: str) -> None:
         asleep(server)
         server.terminate()
         assert server.exit_code() == 0
-
-
-def test_zero_alone_needs_a_worker_port(target: str) -> None:
-    refused = run_uncork("serve", target, "--workers", "0-x", "--port", "0")
-    assert refused.returncode == 2
-    assert "a number from 0 to 10000 or a range such as 2-16" in " ".join(refused.stderr.split())

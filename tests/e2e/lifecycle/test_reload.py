@@ -1,7 +1,5 @@
 """``uncork serve --reload``: new code takes over under load, and nobody notices but by the answers."""
 
-import os
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -11,13 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from tests.e2e.lifecycle.test_lifecycle import is_alive
-from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, Server, eventually, serving
 from tests.loops import HANG_S
-from uncork.cli.app import app
-from uncork_workers.extras import install_command
 
 pytestmark = pytest.mark.slow
 
@@ -157,33 +152,6 @@ def test_a_change_during_a_reload_is_not_forgotten(tmp_path: Path) -> None:
         eventually(partial(has_workers, server, 2))
         (tmp_path / "answers.py").write_text("ANSWER = 'b'")
         eventually(lambda: HTTP.post(f"{server.base}/predict", json=5).json() == [5, "two", "b"])
-
-
-def test_reloading_needs_watchfiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which comes with an extra; the message says which."""
-    monkeypatch.setitem(sys.modules, "watchfiles", None)
-
-    result = CliRunner().invoke(app, ["serve", "service.py:Echo", "--reload"])
-
-    assert result.exit_code == 2
-    assert f"--reload requires watchfiles; run {install_command('reload')}" in result.output
-
-
-@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="nothing counts the GPUs of this machine")
-def test_gpus_that_are_missing_are_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is started: no error says that the service does not exist."""
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-1)'\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    result = run_uncork("serve", "no_such_service.py:Service", "--gpus", "3")
-
-    assert result.returncode == 2
-    assert result.stderr == (
-        "uncork serve: --gpus 3: this machine has no GPU 1, 2, only 0 (nvidia-smi lists 1)\n"
-    )
 
 
 def has_workers(server: Server, count: int) -> bool:

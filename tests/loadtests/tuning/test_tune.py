@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -13,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from typer.testing import CliRunner
 
 from tests.loadtests.pages_server import serving_pages, status
-from uncork.cli.app import app
 from uncork.cli.tune.tables import as_json, text
 from uncork_dispatcher.advice import Advice
 from uncork_loadtests.generator.fleet import LoadTestError
@@ -289,22 +286,6 @@ def test_json_has_everything_and_is_json() -> None:
     assert figures["line"]["steps"] == [8]
     assert figures["rates"][0]["rate"] == 400
     assert (figures["gateway_rate"], figures["warnings"], figures["met"]) == (None, [], True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--goal-ms", "0"], "--goal-ms must be above 0, not 0"),
-        (["--rate", "-1"], "rate must be positive"),
-        (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
-    ],
-)
-def test_wrong_usage_is_told(arguments: Sequence[str], message: str) -> None:
-    done = CliRunner().invoke(app, ["tune", "m:S", "--shape", "2", "--goal-ms", "50", *arguments])
-
-    assert done.exit_code == 2, done.output
-    assert done.stderr.startswith("uncork tune: ")
-    assert message in done.stderr
 
 
 def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,23 +54,25 @@ def test_figures_are_made_only_for_json(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("command", "module", "says"),
+    ("command", "module", "extra", "says"),
     [
         (
-            ["loadtest", "http://127.0.0.1:1/x", *TRAFFIC, "--report", "r.html"],
+            ["loadtest", "http://h/x", *TRAFFIC, "--report", "r.html"],
             "plotly",
+            "loadtest",
             "--report requires ",
         ),
-        (["compare", "m:S", *TRAFFIC], "scipy", "compare requires "),
-        (["simulate", "--plot", "a.html"], "plotly", "--plot requires "),
+        (["compare", "m:S", *TRAFFIC], "scipy", "loadtest", "compare requires "),
+        (["simulate", "--plot", "a.html"], "plotly", "loadtest", "--plot requires "),
+        (["serve", "service.py:Echo", "--reload"], "watchfiles", "reload", "--reload requires "),
     ],
 )
 def test_a_library_that_is_missing_is_told(
-    command: list[str], module: str, says: str, monkeypatch: pytest.MonkeyPatch
+    command: list[str], module: str, extra: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (module, f"{module}.graph_objects"):
         monkeypatch.setitem(sys.modules, name, None)
     done = CliRunner().invoke(app, command)
 
     assert done.exit_code == 2
-    assert f"{says}{module}; run {install_command('loadtest')}" in done.stderr
+    assert f"{says}{module}; run {install_command(extra)}" in done.stderr

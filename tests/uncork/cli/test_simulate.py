@@ -26,19 +26,6 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
 
 
-def refused(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
-    """What the command says when it refuses its arguments; nothing may be simulated before."""
-
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("something was simulated")
-
-    monkeypatch.setattr(command, "run_cells", never)
-    result = run(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    return result.stderr
-
-
 def figures(*arguments: object) -> Any:
     result = run(*arguments, *SMALL, "--json", "-")
     assert result.exit_code == 0, result.output
@@ -204,73 +191,6 @@ def test_recorded_arrivals_come_as_recorded_or_at_a_load(tmp_path: Path) -> None
     assert own["requests"] % 11 == 0
     assert own["requests"] >= 2000
     assert [cell["load"] for cell in figures(*common, "--load", "0.2,0.3")["cells"]] == [0.2, 0.3]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (
-            ["--clients", "4", "--load", "0.5"],
-            "--clients runs a closed loop and cannot be combined with --load",
-        ),
-        (
-            ["--clients", "4", "--arrivals", "step"],
-            "--clients runs a closed loop and cannot be combined with --arrivals",
-        ),
-        (["--think-ms", "4"], "to use --think-ms, set --clients"),
-        (["--request-ms", "0.1"], "to use --request-ms, set --clients"),
-        (["--padding", "1"], "to use --padding, set --lengths"),
-        (["--bulk-rows", "4"], "to use --bulk-rows, set --bulk-clients"),
-        (["--bulk-clients", "4", "--policy", "aimd"], "--bulk-clients requires policy cork"),
-        (["--lengths", "lognormal:64"], "--lengths must be one of lognormal:MEAN:CV, bimodal:"),
-        (
-            ["--lengths", "normal:64:1", "--max-batch-size", "9"],
-            "a share between 0 and 1; got 'normal:64:1'",
-        ),
-        (["--policy", "corky"], "unknown policy 'corky'; available: cork, cork-classic, fixed"),
-        (["--policy", "cork,"], "unknown policy ''"),
-        (["--arrivals", "bursts"], "unknown arrivals 'bursts'; available: poisson, gamma:CV"),
-        (["--arrivals", "replay:/no/such/file"], "replay:/no/such/file: No such file"),
-        (["--load", "0.2;0.5"], "--load takes numbers separated by commas, such as 0.2,0.5,0.8"),
-        (["--load", ""], "--load takes numbers"),
-        (["--load", "nan"], "--load must be more than 0 and at most 5, got nan"),
-        (["--clients", "0"], "--clients must be 1 or more, got 0"),
-        (["--goal-ms", "0"], "--goal-ms must be more than 0, got 0"),
-        (["--intercept-ms", "0", "--slope-ms", "0"], "--intercept-ms and --slope-ms are both 0"),
-        (["--plot", "a.png"], "--plot writes an HTML page, whose name must end in .html; got 'a.png'"),
-        (["--plot", "/no/such/folder/a.html"], "cannot write '/no/such/folder/a.html'"),
-        (["--json", "/"], "--json: cannot write '/'; give a file in an existing, writable folder"),
-    ],
-)
-def test_wrong_usage_is_said_in_a_line_before_anything_runs(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[object], says: str
-) -> None:
-    message = refused(monkeypatch, *arguments)
-
-    assert message.startswith("uncork simulate: ")
-    assert says in message
-    assert len(message.splitlines()) == 1
-
-
-@pytest.mark.parametrize("option", ["--workers", "--seeds", "--max-batch-size", "--processes", "--requests"])
-def test_counts_begin_with_one(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
-    assert option in refused(monkeypatch, option, "0")
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("1\nx\n", "one time in seconds per line"),
-        ("0\n0.000001\n", "set --load to scale it"),
-    ],
-)
-def test_a_trace_that_cannot_be_replayed_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, says: str
-) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text(text)
-
-    assert says in refused(monkeypatch, "--arrivals", f"replay:{trace}")
 
 
 def test_a_pool_that_breaks_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

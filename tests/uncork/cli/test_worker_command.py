@@ -57,40 +57,6 @@ def refusal(result: Result) -> str:
     return " ".join(result.output.split())
 
 
-def test_an_address_that_is_none_is_told() -> None:
-    says = refusal(run(gateway="gateway:0"))
-    assert "'--gateway'" in says
-    assert "is not an address; give HOST:PORT, several separated by commas" in says
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (["--token-file", "missing"], "uncork worker: --token-file: missing: No such file or directory"),
-        (["--token-file", "short"], "--token-file: short: the token has 6 bytes, it must have at least 16"),
-        (["--tls-key", "ca.pem"], "uncork worker: --tls-key requires --tls-cert"),
-        (["--ca", "missing"], "uncork worker: --ca: missing: No such file or directory"),
-        (["--ca", "token"], "--ca: token has no certificate in PEM format"),
-        (["--tls-cert", "ca.pem"], "--tls-cert: ca.pem has no private key; name the file of"),
-        (["--ready-file", "missing/ready"], "--ready-file: missing/ready: No such file or directory"),
-        (["--max-memory", "much"], "'--max-memory'"),
-        (["--log-level", "loud"], "must be one of debug, info, warning, error, got 'loud'"),
-    ],
-)
-def test_options_that_do_not_work_are_told(more: list[str], says: str) -> None:
-    assert says in refusal(run(*more))
-
-
-@pytest.mark.parametrize("missing", ["--gateway", "--token-file"])
-def test_what_is_required_is_told(missing: str) -> None:
-    given = {"--gateway": "127.0.0.1:1", "--token-file": "token"}
-    del given[missing]
-    arguments = ["worker", "services.py:Good", *(text for pair in given.items() for text in pair)]
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "250"})
-
-    assert f"Missing option '{missing}'" in refusal(result)
-
-
 def test_a_service_that_cannot_be_imported_is_told_with_its_traceback() -> None:
     result = run(target="broken.py:Good")
     assert result.exit_code == 2

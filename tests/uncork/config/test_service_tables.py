@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.uncork.config.asking import options_of, refused
-from uncork.config.names import OF_SERVICES
+from tests.uncork.config.asking import options_of
 
 SEVERAL = """
 workers = 2
@@ -67,64 +66,3 @@ def test_the_tables_of_services_are_nothing_to_a_proxy(file: Path) -> None:
     file.write_text(SEVERAL.replace("workers = 2\n", "port = 1\n[serve]\nworkers = 2\n"))
     assert options_of("proxy", "--config", file).port == 1
     assert options_of("serve", "--config", file).workers == "2"
-
-
-_KNOWN = ", ".join([*OF_SERVICES, "api"])
-_A_NAME = (
-    "the name of a service must begin with a letter, followed by letters, digits, - or _, and may end in @ "
-    "and the number of a version"
-)
-
-
-OF_A_SERVICE = [
-    ("workrs = 2", "workrs is not a setting of a service; did you mean workers?"),
-    ("x = 2", f"x is not a setting of a service; expected one of {_KNOWN}"),
-    ("port = 2", "port is a setting of the whole server; move it to the top of the file"),
-    ("timeout = 2", "timeout is a setting of an API; move it to [services.a.api.NAME]"),
-    ("workers = 2\nWorkers = 2", "Workers is not a setting of a service; did you mean workers?"),
-    (
-        "own_routes = true\nown-routes = true",
-        "own-routes is set twice, also as {file}: services.a.own_routes",
-    ),
-    ("workers = 'two'", "workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'"),
-    (
-        "python = '/no'",
-        "python: '/no' is neither an executable Python interpreter nor the folder of a virtual environment",
-    ),
-    ("environment = 1", "environment must be a string or a list of strings, got 1"),
-    ("environment = ['A=1', 2]", "environment must be a string or a list of strings, got ['A=1', 2]"),
-    ("environment = ['A']", "environment must be NAME=VALUE, got 'A'"),
-    ("environment = {'1A' = 2}", "environment must be NAME=VALUE, got '1A=2'"),
-    ("environment.A = true", "environment.A must be a string or a number, got True"),
-    ("environment.A = [1]", "environment.A must be a string or a number, got [1]"),
-    ("api.p = 1", "api.p must be a table with the settings of an API, such as [api.predict], got 1"),
-    ("api.p.timout = 1", "api.p.timout: @api has no argument timout; did you mean timeout?"),
-]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (
-            "[services]\na = 'a.py:A'",
-            "services.a must be a table with the settings of a service, got 'a.py:A'",
-        ),
-        ("services = 1", "services must be a table of services, such as [services.digits], got 1"),
-        *(
-            (f"[services.'{name}']", f"services.{name}: {_A_NAME}; got '{name}'; choose another name")
-            for name in ("2d", "a b", "", "é")
-        ),
-        *(
-            (
-                f"[services.{name}]",
-                f"services.{name}: the gateway itself uses the path /{name}; choose another name",
-            )
-            for name in ("v2", "docs", "readyz")
-        ),
-        *((f"[services.a]\n{text}", f"services.a.{says}") for text, says in OF_A_SERVICE),
-    ],
-)
-def test_wrong_tables_are_told(text: str, says: str, file: Path) -> None:
-    file.write_text(text)
-    told = refused("serve", "--config", file)
-    assert told == f"uncork serve: {file}: {says.replace('{file}', str(file))}\n"

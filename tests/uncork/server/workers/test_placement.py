@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 import trustme
-from typer.testing import CliRunner
 
-from uncork.cli.app import app
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import server_tls
 from uncork.server.options import ServeOptions
@@ -92,18 +90,3 @@ def test_workers_get_the_certificate_and_not_the_key(local: socket.socket, tmp_p
     certificate = made.environment["UNCORK_WORKER_CERTIFICATE"]
     assert certificate.startswith("-----BEGIN CERTIFICATE-----")
     assert "PRIVATE" not in certificate
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--worker-gpus", "1"], "--worker-gpus requires --on ray"),
-        (["--on", "ray", "--reload"], "--reload works only with workers on this machine"),
-        (["--on", "ray", "--gpus", "1"], "not with --on ray; give --worker-gpus"),
-        (["--on", "mars"], "'mars' is not a place for workers"),
-    ],
-)
-def test_options_that_contradict_each_other_are_errors(arguments: list[str], says: str) -> None:
-    ran = CliRunner().invoke(app, ["serve", "svc.py:Svc", *arguments])
-    assert ran.exit_code == 2
-    assert says in re.sub(r"[\s│]+", " ", ran.stderr)

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 import trustme
-from typer.testing import CliRunner
 
-from uncork.cli.app import app
 from uncork.config.errors import WrongUsage
 from uncork.server.workers.worker_port import (
     WorkerPortOptions,
@@ -146,24 +144,6 @@ def test_a_port_in_use_is_told_with_its_option(folder: Path) -> None:
         ):
             pass
     assert raised.value.errno == errno.EADDRINUSE
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ("x.py:X --worker-port 0", "uncork serve: --worker-port requires --worker-token-file"),
-        ("x.py:X --worker-insecure", "uncork serve: --worker-insecure requires --worker-port or --on ray"),
-        (
-            "--workers 0 --worker-port 0 --max-worker-memory 1GB",
-            "uncork serve: --max-worker-memory cannot be combined with --workers 0",
-        ),
-    ],
-)
-def test_the_command_exits_with_2(arguments: str, says: str) -> None:
-    result = CliRunner().invoke(app, ["serve", "--port", "0", *arguments.split()], env={"COLUMNS": "200"})
-
-    assert result.exit_code == 2
-    assert says in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(("host", "dialed"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "HOST")])
