@@ -205,7 +205,7 @@ class _Live:
         assert isinstance(loop, _Loop)
         start = job
         seconds = self._scenario.service.draw(
-            start.rows, start.padded, worker=start.worker, now=loop.time(), random_=random.Random(0)
+            start.rows, start.padded, worker=start.worker, random_=random.Random(0)
         )
         done = self._working[start.worker] = loop.create_future()
         loop.alarm(loop.time() + seconds, partial(self._finish, done))

@@ -13,7 +13,7 @@ from uncork_dispatcher.simulator.lengths import LENGTHS, RowLengths, row_lengths
 from uncork_dispatcher.simulator.many import ALL_POLICIES, run_cells
 from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.run import Answered, LostBatch, Run, SimulatedBatch, simulate
-from uncork_dispatcher.simulator.scenario import Loss, Scenario, host_death
+from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import ARRIVALS, Clients, open_loop
 
@@ -37,7 +37,6 @@ __all__ = [
     "ServiceTime",
     "SettingError",
     "SimulatedBatch",
-    "host_death",
     "measure",
     "open_loop",
     "row_lengths",

@@ -77,14 +77,6 @@ class _Sent(NamedTuple):
     """How long its first stage takes; it may overlap with the batch before."""
 
 
-class _Size(NamedTuple):
-    """The size of a request as the core knows it; ``number`` is its number of rows, if it has a cost."""
-
-    rows: float
-    number: int | None = None
-    size_bytes: int = 0
-
-
 @dataclass(slots=True)
 class Run:
     """The events of a run, each list in the order in which batches or requests ended."""
@@ -165,7 +157,6 @@ class _Simulation:
     def _loop(self) -> None:
         events, times, core = self._events, self._times, self._core
         arrived, arrivals = 0, len(times)
-        quantum = self._scenario.timer_quantum_s
         wakeup = math.inf
         while True:
             # The end of a batch whose worker died is no event.
@@ -189,8 +180,6 @@ class _Simulation:
             if self._to_poll:
                 self._poll(now)
             wakeup = core.next_wakeup()
-            if quantum and wakeup != math.inf:
-                wakeup = max(math.ceil(wakeup / quantum - 1e-9) * quantum, wakeup)
 
     def _poll(self, now: float) -> None:
         self._to_poll = False
@@ -212,18 +201,18 @@ class _Simulation:
         self._submitted += 1
         request = self._submitted
         scenario = self._scenario
-        size = _Size(scenario.rows(self._random) if scenario.rows else 1.0)
+        rows, number, size_bytes = scenario.rows(self._random) if scenario.rows else 1.0, None, 0
         if scenario.lengths:
             length = self._lengths[request] = scenario.lengths(self._random_lengths)
-            size = self._known_size(length)
+            rows, number, size_bytes = self._known_size(length)
         refused = self._core.submit(
             request,
             api=_API,
             now=now,
             group=scenario.groups(client, self._random_groups) if scenario.groups else None,
-            rows=size.rows,
-            count=size.number,
-            size_bytes=size.size_bytes,
+            rows=rows,
+            count=number,
+            size_bytes=size_bytes,
             source=self._source(client, request),
         )
         self._clients[request] = client
@@ -257,17 +246,17 @@ class _Simulation:
             if refused is not None:
                 self._refuse(refused, now)
 
-    def _known_size(self, length: float) -> _Size:
-        """Return the size of a request with one row, as far as the core knows it."""
+    def _known_size(self, length: float) -> tuple[float, int | None, int]:
+        """Return rows or cost, the number of rows and the bytes of a request, as far as the core knows them."""
         match self._scenario.known:
             case "costs":
-                return _Size(length, number=1)
+                return length, 1, 0
             case "totals":
-                return _Size(length)
+                return length, None, 0
             case "bytes":
-                return _Size(1.0, size_bytes=body_bytes(length, self._random_bytes))
+                return 1.0, None, body_bytes(length, self._random_bytes)
             case _:
-                return _Size(1.0)
+                return 1.0, None, 0
 
     def _source(self, client: int, request: int) -> int | None:
         """Return the key by which the core recognizes the client of a request; None if it cannot."""
@@ -330,7 +319,7 @@ class _Simulation:
         begins = max(arrives, self._busy_until[worker])
         prepare_s = service.prepare_s * rows
         prepared_at = self._prepares_until[worker] = max(arrives, self._prepares_until[worker]) + prepare_s
-        model_s = service.draw(rows, padded, worker=worker, now=begins, random_=self._random)
+        model_s = service.draw(rows, padded, worker=worker, random_=self._random)
         seconds = max(0.0, prepared_at - begins) + model_s if prepare_s else model_s
         self._busy_until[worker] = begins + seconds
         self._sent[batch.number] = _Sent(batch, rows, padded, begins, seconds, model_s, prepare_s)

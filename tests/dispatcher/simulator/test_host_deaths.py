@@ -9,13 +9,12 @@ import heapq
 import math
 import random
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
 
 from uncork_dispatcher.simulator.run import LostBatch, Run, simulate
-from uncork_dispatcher.simulator.scenario import Loss, Scenario, host_death
+from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import open_loop
 
@@ -59,13 +58,19 @@ def death(case: Case, seed: int) -> tuple[Scenario, int]:
     at = random_.uniform(0.6, 1.0)
     host = random_.randrange(HOSTS)
     arrivals = open_loop("poisson", rate=case.rate, count=int((at + 1.0) * case.rate), random_=random_)
+    workers = list(range(host, case.workers, HOSTS))
+    random_.shuffle(workers)
+    # The gateway hears of them one after another.
+    losses = [Loss(workers[0], at, math.inf)]
+    for worker in workers[1:]:
+        losses.append(Loss(worker, losses[-1].at + random_.uniform(0.001, 0.020), math.inf))
     scenario = Scenario(
         service=ServiceTime(intercept_s=case.intercept_s, slope_s=case.slope_s, noise_cv=NOISE),
         arrivals=arrivals,
         workers=case.workers,
         hosts=HOSTS,
         goal_s=case.goal_s,
-        losses=host_death(host, workers=case.workers, hosts=HOSTS, at=at, random_=random_),
+        losses=tuple(losses),
         seed=seed,
     )
     return scenario, host
@@ -167,25 +172,6 @@ def test_a_host_dies_and_nothing_is_lost(case: Case, deaths: int) -> None:
 def test_many_hosts_die_and_nothing_is_lost(case: Case, deaths: int) -> None:
     """Some with batches that take up to 40 % of the goal, or more traffic than the other host can carry."""
     check(case, deaths)
-
-
-def test_workers_of_a_dead_host_are_lost_one_after_another() -> None:
-    """Those of that host, each once, 1 to 20 ms apart, and not always in one order."""
-    orders = set()
-    for seed in range(20):
-        losses = host_death(1, workers=8, hosts=2, at=5.0, random_=random.Random(seed), away_s=3.0)
-        assert sorted(loss.worker for loss in losses) == [1, 3, 5, 7]
-        assert losses[0].at == 5.0
-        gaps = [after.at - before.at for before, after in pairwise(losses)]
-        assert all(0.001 <= gap <= 0.020 for gap in gaps)
-        assert all(loss.back_at == loss.at + 3.0 for loss in losses)
-        orders.add(tuple(loss.worker for loss in losses))
-
-    assert len(orders) > 5
-
-
-def test_a_dead_host_does_not_come_back_unless_told() -> None:
-    assert host_death(0, workers=1, hosts=1, at=2.0, random_=random.Random(1)) == (Loss(0, 2.0, math.inf),)
 
 
 def test_a_lost_batch_starts_again_on_the_other_host() -> None:
