@@ -29,8 +29,8 @@ from benchmarks import matrices as matrix
 from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
 from benchmarks.harness.cli import MarkdownFile, choose
 from benchmarks.harness.sheets import Sheet, markdown, output, show
-from uncork_dispatcher.ahead import AheadPlanner
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
+from uncork_dispatcher.scheduling.ahead import AheadPlanner
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.compare import ratio
 from uncork_dispatcher.simulator.measure import Measured, measure

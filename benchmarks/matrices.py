@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import product
 
-from uncork_dispatcher.learning.line import rows_within
 from uncork_dispatcher.simulator.cells import Cell
 
 MODELS = ((1.0, 0.02), (5.0, 0.1), (5.0, 1.0), (40.0, 1.0))
@@ -159,6 +158,5 @@ def staggered_per_s(cell: Cell) -> float:
     if service.mean(1) > goal_s:
         raise ValueError(f"one row alone takes {service.mean(1):g} s, more than the goal of {goal_s:g} s")
     turn_s = goal_s * workers / (workers + 1)
-    within = rows_within(turn_s, intercept_s=service.intercept_s, slope_s=service.slope_s)
-    rows = max(1.0, min(cell.limit_rows, within))
+    rows = max(1.0, min(cell.limit_rows, service.estimate.rows_within(turn_s, z=0)))
     return workers * rows / service.mean(rows)

@@ -43,7 +43,6 @@ class Timer:
         self._alarm_at = math.inf
 
     def now(self) -> float:
-        """Return the time in seconds, which never goes back."""
         # An alarm that rings early moves the time ahead of the clock for an instant.
         now = self._clock()
         if now > self._latest:
@@ -61,7 +60,6 @@ class Timer:
         self._alarm.set(at, now)
 
     def close(self) -> None:
-        """Stop firing."""
         self._alarm.close()
 
     def _ring(self) -> None:
@@ -144,7 +142,6 @@ class LoopAlarm:
             self._handle = self._loop.call_later(max(0.0, when_s - now_s), self._ring)
 
     def close(self) -> None:
-        """Cancel the alarm."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -19,7 +19,8 @@ from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count, row_lengths
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.queues import Backlog, RequestQueues
+from uncork_dispatcher.requests.queue_order import Backlog
+from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, ClassStats, Holding
@@ -61,7 +62,6 @@ class Api:
         return self.rules.fair
 
     def change(self, rules: ApiRules) -> None:
-        """Apply other rules; keep queued requests and estimates."""
         if (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
             self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
         self.rules = rules
@@ -276,7 +276,6 @@ class Api:
         return (due_at if due_at < expires_at else expires_at) - self.model.allowance_s
 
     def bulk_arrived(self, rows: float, now: float) -> None:
-        """Count a request of the second class."""
         self._bulk_rows += rows
         if not self.bulk_backlog.requests:
             self.bulk_backlog.queued_since = now
@@ -333,7 +332,6 @@ class Api:
         return Rows(number, max([entry.longest for entry in entries]))
 
     def sample(self) -> ApiSample:
-        """Return totals and estimates that are cheap to read often."""
         return ApiSample(
             self.model.estimate,
             self.model.transport_s,
@@ -352,7 +350,6 @@ class Api:
         oldest_bulk_s: float = 0.0,
         holding: Holding | None = None,
     ) -> ApiStats:
-        """Return the queued totals, the estimates and the limits."""
         backlog, traffic, model, bulk = self.backlog, self.traffic, self.model, self.bulk_backlog
         return ApiStats(
             self.rules.name,

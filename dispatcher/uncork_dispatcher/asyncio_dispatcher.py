@@ -45,6 +45,8 @@ R = TypeVar("R")
 class AsyncDispatcher(Generic[P, R]):
     """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 
+    Methods without a description are those of :class:`Dispatcher`, at the time of the clock.
+
     ``observers`` are notified of events. ``bursts`` submits requests and takes results several at a time.
     ``clock`` returns monotonic seconds; by default not the loop's clock, because uvloop's has a resolution of
     1 ms, the time of a batch of a fast model.
@@ -75,7 +77,6 @@ class AsyncDispatcher(Generic[P, R]):
         """Set when the core has changed; None while no coroutine waits for it."""
 
     def set_api(self, rules: ApiRules) -> None:
-        """Add an API or change its rules."""
         self._core.set_api(rules)
         self._changed()
 
@@ -89,12 +90,10 @@ class AsyncDispatcher(Generic[P, R]):
             await self._change()
 
     def worker_expected(self, place: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
-        """Note that a worker process is being launched; see :meth:`Dispatcher.worker_expected`."""
         self._core.worker_expected(place, now=self._now(), delay_s=delay_s, failures=failures)
         self._changed()
 
     def worker_not_expected(self, place: Hashable) -> None:
-        """Note that an expected worker will not start; see :meth:`Dispatcher.worker_not_expected`."""
         self._core.worker_not_expected(place, now=self._now())
         self._changed()
 
@@ -109,43 +108,35 @@ class AsyncDispatcher(Generic[P, R]):
 
     @property
     def is_empty(self) -> bool:
-        """True if no request is queued or running."""
         return self._core.is_empty
 
     @property
     def startup_s(self) -> float | None:
-        """Seconds that an expected worker usually takes to be ready; None before the first is."""
         return self._core.startup_s
 
     def worker_ready(
         self, worker: int, *, place: Hashable = None, host: Hashable = None, takes_ahead: bool = False
     ) -> None:
-        """Add a worker; see :meth:`Dispatcher.worker_ready`."""
         self._core.worker_ready(worker, now=self._now(), place=place, host=host, takes_ahead=takes_ahead)
         self._changed()
 
     def worker_retired(self, worker: int) -> None:
-        """Give a worker no more batches; see :meth:`Dispatcher.worker_retired`."""
         self._core.worker_retired(worker, now=self._now())
         self._changed()
 
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
-        """Learn from (rows, seconds) of batches that a worker ran as its warm-up."""
         self._core.profile(api, worker, chunks, now=self._now())
         self._changed()
 
     def limit_batches(self, worker: int, api: str, fits: float) -> bool:
-        """Limit an API's batches on one worker; see :meth:`Dispatcher.limit_batches`."""
         is_limited = self._core.limit_batches(worker, api, fits, now=self._now())
         self._changed()
         return is_limited
 
     def learned(self, api: str) -> list[tuple[float, float]]:
-        """Return the learned batch times of an API, for :meth:`recall`; see :meth:`Dispatcher.learned`."""
         return self._core.learned(api)
 
     def recall(self, api: str, learned: Sequence[tuple[float, float]]) -> None:
-        """Use the batch times of an earlier run; see :meth:`Dispatcher.recall`."""
         self._core.recall(api, learned)
 
     def worker_lost(self, worker: int) -> None:
@@ -193,7 +184,6 @@ class AsyncDispatcher(Generic[P, R]):
             self._poll_when_due(now)
 
     def bulk_parts(self, api: str, *, rows: float, size_bytes: int) -> int:
-        """Return into how many parts to divide a request of bulk; see :meth:`Dispatcher.bulk_parts`."""
         return self._core.bulk_parts(api, rows=rows, size_bytes=size_bytes, now=self._now())
 
     def cancel(self, request: Submission[P, R]) -> None:
@@ -254,15 +244,12 @@ class AsyncDispatcher(Generic[P, R]):
         self._timer.close()
 
     def stats(self) -> list[ApiStats]:
-        """Return the queued totals and the estimates of each API."""
         return self._core.stats(now=self._now())
 
     def sample(self, api: str) -> ApiSample:
-        """Return totals and estimates of one API; :class:`KeyError` if there is no such API."""
         return self._core.sample(api)
 
     def work(self) -> WorkStats:
-        """Return the number of workers, and the batches that they run."""
         return self._core.work(now=self._now())
 
     # Driving the core
@@ -274,7 +261,6 @@ class AsyncDispatcher(Generic[P, R]):
             self._loop.call_soon(self._turn)
 
     def _poll_when_due(self, now: float) -> None:
-        """Poll the core when it has something to do, after an input at ``now``."""
         if (wakeup := self._core.next_wakeup()) > now:
             self._timer.set(wakeup, now)
         else:

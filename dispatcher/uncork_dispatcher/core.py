@@ -9,34 +9,6 @@ The outbound semaphore is the set of idle workers: a release takes a worker, and
 or :meth:`Dispatcher.worker_ready` returns it. A batch ahead takes no idle worker: it is sent to a busy
 worker, which runs it next. An API that has reserved workers never uses more, and leaves the others to the
 other APIs. An API with ``concurrency`` uses slots of its own at each worker, and no worker as a whole.
-
-States of a request (:class:`RequestState`)::
-
-    state        event                              next state
-    -----------  ---------------------------------  -----------
-    (new)        submit                             QUEUED
-    QUEUED       release                            RUNNING
-    QUEUED       expiry, displaced by another flow  SHED
-    RUNNING      batch_done                         ANSWERED
-    RUNNING      timeout of the batch               TIMED_OUT
-    RUNNING      worker_lost, API is idempotent     REQUEUED
-    RUNNING      worker_lost, API is not            LOST
-    REQUEUED     release, with its whole batch      REPEATING
-    REQUEUED     expiry                             SHED
-    REPEATING    batch_done                         ANSWERED
-    REPEATING    timeout of the batch               TIMED_OUT
-    REPEATING    worker_lost, API is idempotent     QUARANTINED
-    REPEATING    worker_lost, API is not any more   LOST
-    REPEATING    timeout of another batch           REQUEUED
-    QUARANTINED  release, alone in its batch        RETRYING
-    QUARANTINED  expiry                             SHED
-    RETRYING     batch_done                         ANSWERED
-    RETRYING     timeout of the batch               TIMED_OUT
-    RETRYING     worker_lost                        LOST
-    RETRYING     timeout of another batch           QUARANTINED
-    all these    cancel                             CANCELLED
-
-A running request whose client's time passes has :class:`Expired`: the driver cancels or extends it.
 """
 
 from __future__ import annotations
@@ -55,15 +27,15 @@ from uncork_dispatcher.actions import (
     ShedReason,
     WorkerWanted,
 )
-from uncork_dispatcher.admission import Admission
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.scheduler import Scheduler
+from uncork_dispatcher.scheduling.admission import Admission
+from uncork_dispatcher.scheduling.bulk import BulkRoom
+from uncork_dispatcher.scheduling.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 from uncork_dispatcher.workers.slots import Slots
 
@@ -384,20 +356,13 @@ class Dispatcher:
         return self._wakeup
 
     def stats(self, *, now: float) -> list[ApiStats]:
-        """Return the queued totals and the estimates of each API."""
         self._tick(now)
         return self._scheduler.stats(now)
 
     def sample(self, api: str) -> ApiSample:
-        """Return totals and estimates of one API.
-
-        Raises:
-            KeyError: if there is no such API.
-        """
         return self._apis[api].sample()
 
     def work(self, *, now: float) -> WorkStats:
-        """Return the number of workers, and the batches that they run."""
         self._tick(now)
         return self._slots.stats(now)
 
@@ -412,7 +377,6 @@ class Dispatcher:
 
     @property
     def has_queued(self) -> bool:
-        """True if any request is queued."""
         return bool(self._queues)
 
     @property

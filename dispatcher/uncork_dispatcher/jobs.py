@@ -135,7 +135,6 @@ class BatchResult(NamedTuple, Generic[R]):
 
 
 def payloads_of(batch: Batch[Submission[P, Any]]) -> list[P]:
-    """Return the payload of each request of a batch that has not ended."""
     return [request.payload for request in batch.requests]
 
 

@@ -51,7 +51,6 @@ class TaskRunner(Generic[P, R]):
             task.cancel()
 
     async def close(self) -> None:
-        """Cancel all tasks and wait for them."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

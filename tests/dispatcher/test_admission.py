@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.driver import entry, next_worker, running
-from uncork_dispatcher.admission import Admission, backlog_finish
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.scheduling.admission import Admission, backlog_finish
+from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.workers.slots import Slots
 
 LINE = Estimate(intercept_s=1.0, slope_s=0.25)

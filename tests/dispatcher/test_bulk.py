@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.dispatcher.driver import core_with, poll_all, starts
 from uncork_dispatcher.actions import BatchStatus, Lost, Shed
-from uncork_dispatcher.bulk import first_hole_s, longest_wait_s, most_cycles_s, rows_of
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules, SettingError
+from uncork_dispatcher.scheduling.bulk import first_hole_s, longest_wait_s, most_cycles_s
 from uncork_dispatcher.simulator import Clients, Loss, Run, Scenario, ServiceTime, simulate
 from uncork_dispatcher.stats import ClassStats
 
@@ -128,11 +128,6 @@ def test_ten_cycles(rate: float, seconds: float) -> None:
     estimate = Estimate(0.02, 0.0002, 0.1, 0.0)
     found = most_cycles_s(rate, estimate, workers=1, transport_s=0.001, limit_rows=64)
     assert found == pytest.approx(seconds)
-
-
-def test_the_rows_of_a_time() -> None:
-    assert rows_of(0.03, Estimate(0.02, 0.0002, 0.5, 0.0)) == pytest.approx(50)
-    assert rows_of(0.03, Estimate(0.02, 0.0, 0.5, 0.0)) == math.inf
 
 
 def test_the_goal_of_bulk_is_longer() -> None:

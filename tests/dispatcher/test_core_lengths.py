@@ -15,8 +15,8 @@ from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.lengths import row_lengths
-from uncork_dispatcher.simulator.run import Run, simulate
-from uncork_dispatcher.simulator.scenario import Scenario
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Run, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients
 

@@ -14,7 +14,7 @@ from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator import Cell, Clients, Scenario, ServiceTime, simulate
 from uncork_dispatcher.simulator.measure import measure
-from uncork_dispatcher.simulator.run import Answered
+from uncork_dispatcher.simulator.scenario import Answered
 
 MOST = 1000
 

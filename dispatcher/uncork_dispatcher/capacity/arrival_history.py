@@ -89,7 +89,6 @@ class ArrivalHistory:
         return max(1.0, fmean(found[: round(_KEPT * len(found))]) / _MEAN_OF_KEPT)
 
     def _since(self, seconds: float) -> Iterator[_Count]:
-        """Yield the counts of the last ``seconds`` seconds."""
         earliest = self._counts[-1].now - seconds if self._counts else math.inf
         older = sum(count.now < earliest for count in self._counts)
         return islice(self._counts, older, None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, NamedTuple
@@ -217,10 +217,12 @@ class Autoscaler:
         loads = [self._apis[name].load(name, demand, seconds=seconds) for name, demand in demands.items()]
         unknown = tuple(load.api for load in loads if load.rate_rows > 0 and not load.is_known)
         known = [load for load in loads if load.api not in unknown]
-        sharing = [load for load in known if demands[load.api].concurrency == 1]
-        needs = [_need_of(sharing, more=reserved)] + [
-            _need_of([load], slots=demands[load.api].concurrency) for load in known if load not in sharing
-        ]
+        shared = workers_needed(load for load in known if demands[load.api].concurrency == 1)
+        needs = [shared._replace(workers=shared.workers + reserved)]
+        for load in known:
+            if (slots := demands[load.api].concurrency) > 1:
+                need = workers_needed([load])
+                needs.append(need._replace(workers=math.ceil(need.workers / slots)))
         return max(needs, key=lambda need: (need.workers, need.api is not None)), unknown
 
     def _grow(self, need: Need) -> bool:
@@ -261,10 +263,3 @@ class Autoscaler:
 
     def _bounded(self, workers: int) -> int:
         return min(max(workers, self._least), self._most)
-
-
-def _need_of(loads: Sequence[Load], *, slots: int = 1, more: int = 0) -> Need:
-    """Return the need of APIs whose estimates are known, with so many slots at each worker."""
-    need = workers_needed(loads)
-    assert need is not None
-    return need._replace(workers=math.ceil(need.workers / slots) + more)

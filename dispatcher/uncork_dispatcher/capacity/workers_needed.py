@@ -8,7 +8,7 @@ rows that arrive in a short time, 1 if single rows arrive at random.
 Batches of ``n`` rows take ``lambda*s(n)/n`` seconds of the workers' time per second: the larger the batches,
 the less. Let ``n`` be the largest size up to ``B`` with which 99 % of the rows meet the goal. Then the least
 number of workers is ``W = lambda*s(n)/n``. (Solved for ``n``, this is the smallest mean batch ``n*`` with
-which ``W`` workers keep up, see ``learning/line.py``.) Full batches must have a capacity of
+which ``W`` workers keep up, see :meth:`Estimate.keep_up_rows`.) Full batches must have a capacity of
 ``lambda / 0.98``: batches that are full on average leave no room for busy moments.
 
 Workers that start in turn release a batch every ``s(n)/W`` seconds. A row waits for one such gap, then for
@@ -106,21 +106,18 @@ class Need(NamedTuple):
     limit: ScalingLimit
 
 
-def workers_needed(loads: Iterable[Load]) -> Need | None:
+def workers_needed(loads: Iterable[Load]) -> Need:
     """Return the least number of workers with which 99 % of the requests meet their goals.
 
-    The result is between 1 and :data:`MOST_WORKERS`, or None if an API with arrivals has no estimate yet. It
-    does not fall when a rate rises, nor, while the goals can be met, when an intercept or a slope rises. An
-    API without arrivals needs no worker.
+    The result is between 1 and :data:`MOST_WORKERS`. It does not fall when a rate rises, nor, while the goals
+    can be met, when an intercept or a slope rises. An API without arrivals needs no worker; the estimates of
+    the others must be known.
 
     A goal below 1.1 times the 99th percentile of the time of a request alone counts as that time, because a
     shorter goal needs very many workers or cannot be met. The result then suffices for the arrivals, in
     batches that take little longer than a request alone.
     """
-    busy = [load for load in loads if load.rate_rows > 0]
-    if not all(load.is_known for load in busy):
-        return None
-    demands = [_Demand(load) for load in busy]
+    demands = [_Demand(load) for load in loads if load.rate_rows > 0]
     if not demands:
         return Need(1, None, "throughput")
     workers = _least(lambda count: _carry(count, demands))
@@ -129,7 +126,6 @@ def workers_needed(loads: Iterable[Load]) -> Need | None:
 
 
 def _least(is_enough: Callable[[int], bool]) -> int:
-    """Return the least number of workers that is enough, at most :data:`MOST_WORKERS`."""
     low, high = 0, 1
     while high < MOST_WORKERS and not is_enough(high):
         low, high = high, 2 * high
@@ -143,7 +139,6 @@ def _least(is_enough: Callable[[int], bool]) -> int:
 
 
 def _carry(workers: int, demands: Sequence[_Demand]) -> bool:
-    """Return True if this number of workers meets all demands."""
     tightest_s = min(demand.goal_s for demand in demands)
     total = blocking = 0.0
     for demand in demands:

@@ -26,8 +26,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from uncork_dispatcher.learning.line import keep_up_rows, rows_within
-
 # A prediction may shed a request only after this many batches ...
 _EARNED_BATCHES = 5
 # ... and only up to this multiple of the largest batch seen: the line is not trusted far outside.
@@ -66,14 +64,24 @@ class Estimate(NamedTuple):
         """Return a time that a batch of ``rows`` rows rarely exceeds: mean plus ``z`` deviations."""
         return (self.intercept_s + self.slope_s * rows) * (1.0 + z * self.spread)
 
-    def rows_within(self, seconds: float) -> float:
-        """Return the rows of the largest batch that rarely exceeds a time; see :func:`line.rows_within`."""
-        allowed_s = seconds / (1.0 + 2.0 * self.spread)
-        return rows_within(allowed_s, intercept_s=self.intercept_s, slope_s=self.slope_s)
+    def rows_within(self, seconds: float, z: float = 2.0) -> float:
+        """Return the rows, not rounded, of the largest batch that rarely exceeds a time; ``z`` as for upper.
+
+        Negative if an empty batch takes longer; infinity if rows take no time.
+        """
+        spare_s = seconds / (1.0 + z * self.spread) - self.intercept_s
+        if self.slope_s > 0:
+            return spare_s / self.slope_s
+        return math.inf if spare_s >= 0 else -math.inf
 
     def keep_up_rows(self, rate: float, *, workers: int) -> float:
-        """Return the smallest mean batch with which workers keep up; see :func:`line.keep_up_rows`."""
-        return keep_up_rows(rate, workers=workers, intercept_s=self.intercept_s, slope_s=self.slope_s)
+        """Return ``n*``, the mean rows of a batch with which workers just keep up with ``rate`` rows/s.
+
+        ``n* = rate * a / (W - rate * b)``, because ``rate / n`` batches per second keep ``W`` workers busy if
+        ``rate / n * s(n) = W``. The result may be below 1; it is infinity if no batch size suffices.
+        """
+        idle = workers - rate * self.slope_s
+        return rate * self.intercept_s / idle if idle > 0 else math.inf
 
     def slowed(self, factor: float) -> Estimate:
         """Return the estimate for a worker that takes ``factor`` times as long."""

@@ -149,7 +149,6 @@ class Measures:
         self._update()
 
     def size(self, size: BatchSize) -> float:
-        """Return the size of a batch by the current measure."""
         return size[self.in_force]
 
     def observe(self, size: BatchSize, seconds: float, rows: Rows | None = None) -> None:
@@ -191,7 +190,6 @@ class Measures:
         return self._by[_PADDED if is_padded else _ROWS].learned()
 
     def recall(self, learned: Sequence[tuple[float, float]]) -> None:
-        """Use the batch times of an earlier run; see :meth:`BatchTimeEstimator.recall`."""
         self._by[_ROWS].recall(learned)
 
     def _lengths_differ(self, size: BatchSize) -> bool:
@@ -213,7 +211,6 @@ class Measures:
         return self.has_costs or self.in_force != _ROWS or sampled
 
     def _tell_apart(self, size: BatchSize) -> None:
-        """Begin to estimate by every measure."""
         self.compares = True
         if self.has_costs:
             self._by.append(deepcopy(self._by[_ROWS]))

@@ -42,14 +42,12 @@ class ReturnDelays:
         """Delays not counted yet; counting several at a time costs half as much."""
 
     def observe(self, delay_s: float) -> None:
-        """Learn that a client returned after ``delay_s`` seconds."""
         self._new.append(delay_s)
         # Delays that are counted at once have weights far below the largest float.
         if len(self._new) >= 256:
             self._count()
 
     def observe_none(self) -> None:
-        """Learn that a client did not return."""
         self._count()
         self._never += self._weight
         self._grow(self._weight * _FRESHER)

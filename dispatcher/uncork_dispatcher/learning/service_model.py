@@ -58,7 +58,6 @@ class ServiceModel:
         return self.slowdown if self._speeds.differ else None
 
     def change(self, *, goal_s: float, limit_rows: float) -> None:
-        """Set other limits; keep the estimates."""
         self._goal_s, self._limit_rows = goal_s, limit_rows
         self._out_of_reach = False
         self._update_trust()
@@ -83,7 +82,6 @@ class ServiceModel:
         return estimate.seconds(rows)
 
     def expect_costs(self, has_costs: bool) -> None:
-        """Set whether requests have costs; see :meth:`Measures.expect_costs`."""
         self.measures.expect_costs(has_costs)
         self._update_estimate()
 
@@ -164,7 +162,6 @@ class ServiceModel:
         self._speeds.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
 
     def _update_estimate(self) -> None:
-        """Update the attributes that follow from the estimates."""
         self.estimate = self.alone = self.measures.of_cost
         if self.overlaps:
             intercept_s, slope_s = self._prepares.estimate[:2]

@@ -65,7 +65,6 @@ class SpeedFactors:
         self._compare()
 
     def forget(self, worker: int) -> None:
-        """Drop the factor of a worker that is gone."""
         self._seen.pop(worker, None)
         self._logs.pop(worker, None)
         self._drop(worker)

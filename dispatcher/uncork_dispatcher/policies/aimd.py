@@ -38,12 +38,10 @@ class AimdPolicy(Policy):
         self._goal_s = math.inf
 
     def decide(self, view: View) -> Release:
-        """Release the queued rows, up to the cap."""
         self._goal_s = view.goal_s
         return Release(self.limit_rows, "full" if view.full else "idle")
 
     def observe(self, done: BatchDone) -> None:
-        """Raise or lower the cap."""
         if done.seconds > self._goal_s:
             if done.rows <= self.limit_rows:
                 self._cap = max(1.0, 0.9 * self._cap)

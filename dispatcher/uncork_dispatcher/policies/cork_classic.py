@@ -42,7 +42,6 @@ class CorkClassicPolicy(Policy):
         self._queued_s = 0.0
 
     def decide(self, view: View) -> Release | Hold:
-        """Release when the inequality no longer holds."""
         if view.full:
             return Release(self.limit_rows, "full")
         patience_s = 0.95 * self._queued_s / view.requests - 0.001 - self._slope_s

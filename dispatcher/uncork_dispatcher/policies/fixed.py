@@ -46,7 +46,6 @@ class FixedPolicy(Policy):
         return cls(limit_rows=min([limit_rows, *map(int, rows)]), wait_s=float(wait_ms) / 1000)
 
     def decide(self, view: View) -> Release | Hold:
-        """Release if the queue is full or the wait is over."""
         if view.full:
             return Release(self.limit_rows, "full")
         until = view.oldest + self.wait_s

@@ -20,7 +20,6 @@ class DueRows:
         self._steps[step] = before + rows, requests + 1
 
     def remove(self, deadline: float, rows: float) -> None:
-        """Remove a request that was added."""
         step = self._step(deadline)
         before, requests = self._steps[step]
         if requests == 1:

@@ -33,7 +33,6 @@ class Load(NamedTuple):
         )
 
     def least(self, other: Load) -> Load:
-        """Return the smaller of the two in each field."""
         return Load(
             min(self.rows, other.rows),
             min(self.requests, other.requests),
@@ -73,7 +72,6 @@ class FairQueue(RequestQueue):
         self._order = 0
 
     def append(self, entry: Entry) -> bool:
-        """Add a new arrival to the queue and to its flow; return True if it is now the most urgent."""
         flow = self._flows.get(entry.flow)
         if flow is None:
             self._order += 1
@@ -83,7 +81,6 @@ class FairQueue(RequestQueue):
         return super().append(entry)
 
     def remove(self, entry: Entry) -> None:
-        """Remove one request, at any place."""
         super().remove(entry)
         flow = self._flows[entry.flow]
         flow.remove(entry)
@@ -91,7 +88,6 @@ class FairQueue(RequestQueue):
             del self._flows[entry.flow]
 
     def turns(self) -> Iterator[Entry]:
-        """Iterate over all requests in the order in which batches take them; the queue must not change."""
         turns = []
         for flow in self._flows.values():
             waiting = flow.turns()

@@ -59,7 +59,6 @@ class Fill:
 
     @property
     def taken(self) -> BatchSize:
-        """The size of the batch so far, by each measure."""
         return BatchSize(self._rows, self._padded, self.body_bytes)
 
     def take(self, queue: RequestQueue) -> list[Entry]:

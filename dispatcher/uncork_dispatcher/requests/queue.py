@@ -168,7 +168,6 @@ class RequestQueue:
         return self.most_urgent is entry
 
     def remove(self, entry: Entry) -> None:
-        """Remove one request, at any place."""
         del self._entries[entry.number]
         self.rows -= entry.rows
         self.size_bytes -= entry.size_bytes
@@ -190,7 +189,6 @@ class RequestQueue:
         self.rows, self.size_bytes = 0.0, 0
 
     def take(self, entry: Entry) -> None:
-        """Remove a request that goes into a batch."""
         self.remove(entry)
 
     def by_urgency(self) -> list[Entry]:

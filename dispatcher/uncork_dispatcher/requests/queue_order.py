@@ -1,4 +1,4 @@
-"""The queues of one API, in the orders in which the scheduler considers them.
+"""The queues of one API, in the orders in which the scheduler considers them, and their totals.
 
 Clients can choose batch keys, so no step may visit all queues.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
 
-from uncork_dispatcher.requests.queue import RequestQueue, Retry
+from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 
 # The policy decides about so many queues, the oldest, whenever something has happened.
 _FRONT = 16
@@ -30,7 +32,6 @@ class QueueHeap:
         return len(self._filed)
 
     def file(self, queue: RequestQueue, at: float) -> None:
-        """Add a queue, or change its time."""
         number = queue.number
         filed = self._filed.get(number)
         if filed is not None and filed[0] == at:
@@ -43,7 +44,6 @@ class QueueHeap:
             heapq.heappush(self._heap, (at, number))
 
     def discard(self, queue: RequestQueue) -> None:
-        """Remove a queue; ignore one that is not in the heap."""
         if self._filed.pop(queue.number, None) is not None and not self._filed:
             self._heap.clear()
 
@@ -138,6 +138,37 @@ class QueueOrder:
         queue.is_held = False
         for heap in (self._others, self._to_ask, self._held):
             heap.discard(queue)
+
+
+@dataclass(slots=True)
+class Backlog:
+    """Totals of the queued requests of one class of an API."""
+
+    requests: int = 0
+    rows: float = 0.0
+    size_bytes: int = 0
+    owed_s: float = 0.0
+    """Of bulk: the workers' time owed to it, its share less its batches, at ``queued_since``."""
+    queued_since: float = 0.0
+    """Of bulk: the time from which further time is owed, while some is queued."""
+    groups: Counter[Hashable] = field(default_factory=Counter)
+    """The number of queues of each group; queues without a group do not count."""
+    order: QueueOrder | None = field(default=None, compare=False, repr=False)
+    """The queues of the requests that have not run yet; None before the first request."""
+
+    def oldest(self, default: float) -> float:
+        """Return the arrival of the oldest request that has not run yet; ``default`` if there is none."""
+        return self.order.front[0].oldest.arrival if self.order is not None and self.order.front else default
+
+    def add(self, entry: Entry) -> None:
+        self.requests += 1
+        self.rows += entry.rows
+        self.size_bytes += entry.size_bytes
+
+    def remove(self, requests: int, rows: float, size_bytes: int) -> None:
+        self.requests -= requests
+        self.rows -= rows
+        self.size_bytes -= size_bytes
 
 
 def _age(queue: RequestQueue) -> tuple[float, int]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, product
 from typing import Any, Protocol
@@ -14,7 +12,7 @@ from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
-from uncork_dispatcher.requests.queue_order import QueueHeap, QueueOrder
+from uncork_dispatcher.requests.queue_order import Backlog, QueueHeap, QueueOrder
 from uncork_dispatcher.requests.states import RequestState
 
 _RUNS: dict[Retry | None, RequestState] = {
@@ -38,37 +36,6 @@ _AFTER_NEIGHBOR = {
 
 # Of requests that arrived at one moment, those that ran first had been first.
 _RANKS: dict[Retry | None, int] = {"batch": 0, None: 1, "alone": 2}
-
-
-@dataclass(slots=True)
-class Backlog:
-    """Totals of the queued requests of one class of an API."""
-
-    requests: int = 0
-    rows: float = 0.0
-    size_bytes: int = 0
-    owed_s: float = 0.0
-    """Of bulk: the workers' time owed to it, its share less its batches, at ``queued_since``."""
-    queued_since: float = 0.0
-    """Of bulk: the time from which further time is owed, while some is queued."""
-    groups: Counter[Hashable] = field(default_factory=Counter)
-    """The number of queues of each group; queues without a group do not count."""
-    order: QueueOrder | None = field(default=None, compare=False, repr=False)
-    """The queues of the requests that have not run yet; None before the first request."""
-
-    def oldest(self, default: float) -> float:
-        """Return the arrival of the oldest request that has not run yet; ``default`` if there is none."""
-        return self.order.front[0].oldest.arrival if self.order is not None and self.order.front else default
-
-    def add(self, entry: Entry) -> None:
-        self.requests += 1
-        self.rows += entry.rows
-        self.size_bytes += entry.size_bytes
-
-    def remove(self, requests: int, rows: float, size_bytes: int) -> None:
-        self.requests -= requests
-        self.rows -= rows
-        self.size_bytes -= size_bytes
 
 
 class QueueOwner(Protocol):
@@ -125,7 +92,6 @@ class RequestQueues:
 
     @property
     def unanswered(self) -> Collection[Any]:
-        """The requests that are queued or running, as they were submitted."""
         return self._entries.keys()
 
     def queue(self, api: str, key: Hashable, group: Hashable = None, *, bulk: bool = False) -> RequestQueue:
@@ -176,7 +142,6 @@ class RequestQueues:
             self._changed(queue)
 
     def remove_api(self, api: str) -> None:
-        """Forget an API without requests."""
         for retry, bulk in product(_RUNS, (False, True)):
             self._orders.pop((api, retry, bulk), None)
 
@@ -225,7 +190,6 @@ class RequestQueues:
         return 0 if is_queued else entry.batch
 
     def shed(self, entry: Entry) -> None:
-        """Remove a queued request, which ends as SHED."""
         del self._entries[entry.request]
         self._unqueue(entry)
         self._impatient.pop(entry.number, None)

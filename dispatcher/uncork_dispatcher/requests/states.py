@@ -1,4 +1,32 @@
-"""The states of a request inside the core."""
+"""The states of a request inside the core::
+
+
+    state        event                              next state
+    -----------  ---------------------------------  -----------
+    (new)        submit                             QUEUED
+    QUEUED       release                            RUNNING
+    QUEUED       expiry, displaced by another flow  SHED
+    RUNNING      batch_done                         ANSWERED
+    RUNNING      timeout of the batch               TIMED_OUT
+    RUNNING      worker_lost, API is idempotent     REQUEUED
+    RUNNING      worker_lost, API is not            LOST
+    REQUEUED     release, with its whole batch      REPEATING
+    REQUEUED     expiry                             SHED
+    REPEATING    batch_done                         ANSWERED
+    REPEATING    timeout of the batch               TIMED_OUT
+    REPEATING    worker_lost, API is idempotent     QUARANTINED
+    REPEATING    worker_lost, API is not any more   LOST
+    REPEATING    timeout of another batch           REQUEUED
+    QUARANTINED  release, alone in its batch        RETRYING
+    QUARANTINED  expiry                             SHED
+    RETRYING     batch_done                         ANSWERED
+    RETRYING     timeout of the batch               TIMED_OUT
+    RETRYING     worker_lost                        LOST
+    RETRYING     timeout of another batch           QUARANTINED
+    all these    cancel                             CANCELLED
+
+A running request whose client's time passes has :class:`Expired`: the driver cancels or extends it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +34,7 @@ from enum import Enum
 
 
 class RequestState(Enum):
-    """Where a request is, or how it ended. For the transitions, see the top of ``core.py``."""
+    """Where a request is, or how it ended."""
 
     QUEUED = "queued"
     RUNNING = "running"

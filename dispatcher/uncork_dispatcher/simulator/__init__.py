@@ -12,8 +12,8 @@ from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, Comparison, R
 from uncork_dispatcher.simulator.lengths import LENGTHS, RowLengths, row_lengths
 from uncork_dispatcher.simulator.many import ALL_POLICIES, run_cells
 from uncork_dispatcher.simulator.measure import Measured, measure
-from uncork_dispatcher.simulator.run import Answered, LostBatch, Run, SimulatedBatch, simulate
-from uncork_dispatcher.simulator.scenario import Loss, Scenario
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Answered, Loss, LostBatch, Run, Scenario, SimulatedBatch
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import ARRIVALS, Clients, open_loop
 

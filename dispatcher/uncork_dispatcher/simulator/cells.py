@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from uncork_dispatcher.learning.line import keep_up_rows
 from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.lengths import Known, RowLengths, most_in_order, row_lengths
 from uncork_dispatcher.simulator.service import ServiceTime
@@ -206,9 +205,7 @@ def requests_to_measure(cell: Cell, *, batches: int = BATCHES) -> int:
     assert cell.load is not None
     rows = limit
     if cell.load < 1:
-        smallest = keep_up_rows(
-            cell.rate, workers=cell.workers, intercept_s=service.intercept_s, slope_s=service.slope_s
-        )
+        smallest = service.estimate.keep_up_rows(cell.rate, workers=cell.workers)
         rows = min(rows, 1.5 * smallest + 2)
     count = _bounded(batches * cell.workers * rows * max(1.0, cell.load))
     if cell.arrivals != "onoff":

@@ -15,8 +15,8 @@ from statistics import fmean
 
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.simulator.cells import BATCHES, MOST_REQUESTS, Cell, requests_to_measure
-from uncork_dispatcher.simulator.run import Answered, Run, simulate
-from uncork_dispatcher.simulator.scenario import Scenario
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Answered, Run, Scenario
 from uncork_dispatcher.simulator.traffic import Clients, open_loop
 
 

@@ -10,7 +10,6 @@ import heapq
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from uncork_dispatcher.actions import Abandon, Action, Lost, Shed
@@ -18,46 +17,10 @@ from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.lengths import body_bytes
-from uncork_dispatcher.simulator.scenario import Scenario
+from uncork_dispatcher.simulator.scenario import Answered, LostBatch, Run, Scenario, SimulatedBatch
 from uncork_dispatcher.simulator.traffic import Clients
 
 _API = "simulated"
-
-
-class Answered(NamedTuple):
-    """One answered request; ``length`` is the length of its row, 1 if the scenario has no lengths."""
-
-    arrival: float
-    finish: float
-    length: float = 1.0
-    bulk: bool = False
-
-
-class SimulatedBatch(NamedTuple):
-    """One batch that completed; ``started`` and ``seconds`` describe its execution, without transport.
-
-    ``rows`` is the number of rows, or their total length. ``padded`` is the total length if every row were
-    as long as the longest.
-    """
-
-    worker: int
-    started: float
-    seconds: float
-    rows: float
-    padded: float
-    requests: int
-    reason: str
-    predicted_s: float
-
-
-class LostBatch(NamedTuple):
-    """One batch that was lost with its worker at ``at``; ``arrivals`` has the arrival of each request."""
-
-    worker: int
-    started: float
-    at: float
-    arrivals: tuple[float, ...]
-    predicted_s: float
 
 
 class _Sent(NamedTuple):
@@ -75,18 +38,6 @@ class _Sent(NamedTuple):
     model_s: float
     prepare_s: float
     """How long its first stage takes; it may overlap with the batch before."""
-
-
-@dataclass(slots=True)
-class Run:
-    """The events of a run, each list in the order in which batches or requests ended."""
-
-    answered: list[Answered] = field(default_factory=list)
-    batches: list[SimulatedBatch] = field(default_factory=list)
-    shed: list[tuple[float, Shed]] = field(default_factory=list)
-    lost_batches: list[LostBatch] = field(default_factory=list)
-    lost: int = 0
-    """Requests that failed: lost with a worker and not retried, or past the timeout of their batch."""
 
 
 def simulate(scenario: Scenario) -> Run:
@@ -193,7 +144,6 @@ class _Simulation:
     # Requests
 
     def _send(self, client: int, now: float) -> None:
-        """Send the next request of a client, unless enough have been sent."""
         if self._submitted < self._to_submit:
             self._submit(client, now)
 
@@ -247,7 +197,7 @@ class _Simulation:
                 self._refuse(refused, now)
 
     def _known_size(self, length: float) -> tuple[float, int | None, int]:
-        """Return rows or cost, the number of rows and the bytes of a request, as far as the core knows them."""
+        """Return the rows or cost, number of rows and bytes of a request, as far as the core knows them."""
         match self._scenario.known:
             case "costs":
                 return length, 1, 0
@@ -368,7 +318,6 @@ class _Simulation:
             self._result.lost_batches.append(lost)
 
     def _take_from(self, worker: int) -> list[_Sent]:
-        """Remove and return the batches of a worker."""
         taken = [sent for sent in self._sent.values() if sent.batch.worker == worker]
         for sent in taken:
             del self._sent[sent.batch.number]

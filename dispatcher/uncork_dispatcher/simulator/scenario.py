@@ -1,13 +1,14 @@
-"""The input of a simulation: a model, its workers and their losses, and its traffic."""
+"""The input of a simulation (a model, its workers and their losses, and its traffic) and its result."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.simulator.lengths import Known
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources
@@ -68,3 +69,51 @@ class Scenario:
     bulk_goal_s: float | None = math.inf
     losses: tuple[Loss, ...] = ()
     seed: int = 1
+
+
+class Answered(NamedTuple):
+    """One answered request; ``length`` is the length of its row, 1 if the scenario has no lengths."""
+
+    arrival: float
+    finish: float
+    length: float = 1.0
+    bulk: bool = False
+
+
+class SimulatedBatch(NamedTuple):
+    """One batch that completed; ``started`` and ``seconds`` describe its execution, without transport.
+
+    ``rows`` is the number of rows, or their total length. ``padded`` is the total length if every row were
+    as long as the longest.
+    """
+
+    worker: int
+    started: float
+    seconds: float
+    rows: float
+    padded: float
+    requests: int
+    reason: str
+    predicted_s: float
+
+
+class LostBatch(NamedTuple):
+    """One batch that was lost with its worker at ``at``; ``arrivals`` has the arrival of each request."""
+
+    worker: int
+    started: float
+    at: float
+    arrivals: tuple[float, ...]
+    predicted_s: float
+
+
+@dataclass(slots=True)
+class Run:
+    """The events of a run, each list in the order in which batches or requests ended."""
+
+    answered: list[Answered] = field(default_factory=list)
+    batches: list[SimulatedBatch] = field(default_factory=list)
+    shed: list[tuple[float, Shed]] = field(default_factory=list)
+    lost_batches: list[LostBatch] = field(default_factory=list)
+    lost: int = 0
+    """Requests that failed: lost with a worker and not retried, or past the timeout of their batch."""

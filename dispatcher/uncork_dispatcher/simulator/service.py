@@ -6,6 +6,8 @@ import math
 import random
 from dataclasses import dataclass
 
+from uncork_dispatcher.learning.estimator import Estimate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTime:
@@ -35,6 +37,11 @@ class ServiceTime:
     def mean(self, rows: float) -> float:
         """Return the mean seconds of a batch on a worker of speed 1."""
         return self.intercept_s + self.slope_s * rows
+
+    @property
+    def estimate(self) -> Estimate:
+        """The estimate that predicts the mean on a worker of speed 1."""
+        return Estimate(self.intercept_s, self.slope_s)
 
     def draw(self, rows: float, padded: float, *, worker: int, random_: random.Random) -> float:
         """Draw the seconds of a batch on ``worker``.

@@ -36,7 +36,6 @@ class Launches:
         self._launches[place] = _Launch(at, failures, at if known is None else known.since)
 
     def forget(self, place: Hashable) -> None:
-        """Note that no worker is expected at this place any more."""
         self._launches.pop(place, None)
 
     def ready(self, place: Hashable, *, now: float) -> None:

@@ -12,7 +12,6 @@ class MemoryFits:
         self._by_api: dict[str, dict[int, float]] = {}
 
     def __contains__(self, api: str) -> bool:
-        """Return True if any worker limits the batches of an API."""
         return api in self._by_api
 
     def limit(self, worker: int, api: str, fits: float) -> None:
@@ -26,12 +25,10 @@ class MemoryFits:
         return self._by_api[api].get(worker, math.inf) if api in self._by_api else math.inf
 
     def least(self, api: str) -> float:
-        """Return the smallest of these sizes over the workers."""
         # Busy gateways ask for each request.
         return min(self._by_api[api].values()) if api in self._by_api else math.inf
 
     def forget(self, worker: int) -> None:
-        """End the limits of a worker."""
         for api in list(self._by_api):
             self._forget(worker, api)
 

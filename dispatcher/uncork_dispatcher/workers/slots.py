@@ -15,15 +15,11 @@ from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.stats import RunningBatch, WorkStats
-from uncork_dispatcher.workers.concurrent_share import ConcurrentShare
+from uncork_dispatcher.workers.hosts import Hosts
 from uncork_dispatcher.workers.launches import Launches
 from uncork_dispatcher.workers.memory_fits import MemoryFits
-from uncork_dispatcher.workers.share import Share
+from uncork_dispatcher.workers.share import ConcurrentShare, Share
 
-# Seconds that a host is avoided after it lost a worker. If the host itself has died, its other workers are
-# lost within this time: their connections break, or the TCP keepalive of a first one has just failed. It is
-# short because most workers that are lost died alone, and their hosts are needed.
-_AVOIDED_S = 2.0
 # The next worker is the fastest of this many idle ones. If there are more, one of these is very likely about
 # as fast as the fastest of all.
 _COMPARED = 16
@@ -35,7 +31,8 @@ class Slots:
     """The healthy workers, which of them are idle (the longest idle first), and the batches that run."""
 
     def __init__(self) -> None:
-        self._workers: dict[int, Hashable] = {}
+        self._hosts = Hosts()
+        self._workers = self._hosts.of
         """The host of each healthy worker."""
         self._idle: dict[int, None] = {}
         self._running: dict[int, Batch[Any]] = {}
@@ -65,10 +62,6 @@ class Slots:
         """The number of healthy workers."""
         self.idle = 0
         """The number of idle workers."""
-        self._avoided: dict[Hashable, float] = {}
-        """Until when each host is avoided, possibly in the past."""
-        self._host_died_until = -math.inf
-        """Until when lost batches are blamed on the death of a host."""
         self.memory = MemoryFits()
         """The sizes of batches that fit into the memory of the workers."""
         self.launches = Launches()
@@ -82,7 +75,6 @@ class Slots:
 
     @property
     def running(self) -> int:
-        """The number of batches at workers, batches ahead included."""
         return len(self._running)
 
     @property
@@ -91,7 +83,6 @@ class Slots:
         return bool(self._takes_ahead)
 
     def of(self, api: str) -> Share:
-        """Return the share of the workers that an API may use."""
         return self._own.get(api, self.shared)
 
     def reserve(self, api: str, workers: int, concurrency: int = 1) -> None:
@@ -135,11 +126,7 @@ class Slots:
             return self._remove(worker)
         host = self._workers[worker]
         batches = self._remove(worker)
-        lost_another = self._avoided.get(host, now) > now
-        self._avoided[host] = now + _AVOIDED_S
-        others = self._workers.values()
-        if lost_another and others and host not in others:
-            self._host_died_until = now + _AVOIDED_S
+        self._hosts.lost(host, now=now)
         return batches
 
     def retire(self, worker: int) -> None:
@@ -170,9 +157,8 @@ class Slots:
         that have waited longest those with the fewest of its batches go first.
         """
         share, first = self.of(api), None
-        if self._avoided:
-            self._end_avoidance(now)
-            first = self._least_avoided(share)
+        if self._hosts.avoided:
+            first = self._hosts.preferred(share.takes, _COMPARED, now)
         if isinstance(share, ConcurrentShare):
             first = list(islice(share.takes, _COMPARED)) if first is None else first
             fewest = min(map(share.running, first))
@@ -189,11 +175,7 @@ class Slots:
         The batch waits while all idle workers are on avoided hosts, and a busy worker is on a host that is
         not avoided or is avoided for less time. A worker must be idle for ``api``.
         """
-        if not self._avoided:
-            return now
-        self._end_avoidance(now)
-        until = min(map(self._avoided_until, self.of(api).takes))
-        return until if any(self._avoided_until(worker) < until for worker in self._workers) else now
+        return self._hosts.avoided_until(self.of(api).takes, now)
 
     def spares_one_until(self, now: float) -> float:
         """Return until when a batch that runs again should wait for another worker; ``now`` if it should not.
@@ -202,7 +184,7 @@ class Slots:
         every other worker runs such a batch or is about to be ready. It does not wait if a host with several
         workers has just lost all of them: then no request killed them. A worker must be idle.
         """
-        if now < self._host_died_until:
+        if now < self._hosts.died_until:
             return now
         at_risk = len({self._running[batch].worker for batch in self._retried} & self._workers.keys())
         if len(self._workers) > at_risk + 1:
@@ -265,7 +247,6 @@ class Slots:
         share.add(ahead)
 
     def batch(self, number: int) -> Batch[Any] | None:
-        """Return the batch with this number if it is at a worker, else None."""
         return self._running.get(number)
 
     def retries(self, api: str) -> bool:
@@ -365,7 +346,6 @@ class Slots:
         return WorkStats(self.workers, self.idle, running)
 
     def _leave(self, worker: int) -> None:
-        """Give a worker no more batches."""
         if worker in self._workers:
             for batch in self._batches.get(worker, [])[-1:] + self._beside.get(worker, []):
                 self.of(batch.api).remove(batch)
@@ -378,14 +358,12 @@ class Slots:
         self._count()
 
     def _limit_time(self, running: Batch[Any]) -> None:
-        """Begin the timeout of a batch that starts."""
         gives_up_at = running.gives_up_at
         self._timeouts.push(gives_up_at, running.number)
         if gives_up_at < self.next_timeout:
             self.next_timeout = gives_up_at
 
     def _remove(self, worker: int) -> list[Batch[Any]]:
-        """Remove a worker; return its batches, in their order."""
         self._leave(worker)
         batches = self._batches.pop(worker, []) + self._beside.pop(worker, [])
         for running in batches:
@@ -394,11 +372,9 @@ class Slots:
         return batches
 
     def _concurrent(self) -> list[ConcurrentShare]:
-        """Return the shares of the APIs with slots of their own."""
         return [share for share in self._own.values() if isinstance(share, ConcurrentShare)]
 
     def _deal(self) -> None:
-        """Assign the running batches to the shares again."""
         self.changes += 1
         self.shares = [*self._own.values(), self.shared]
         for share in self.shares:
@@ -427,7 +403,6 @@ class Slots:
         self._count_idle()
 
     def _count_idle(self) -> None:
-        """Count the idle workers again, after a change."""
         self.idle = len(self._idle)
         for share in self.shares:
             share.count_idle(self.idle)
@@ -438,21 +413,3 @@ class Slots:
         if running.gives_up_at <= self.next_timeout:
             first = self._timeouts.top()
             self.next_timeout = math.inf if first is None else first.gives_up_at
-
-    def _least_avoided(self, share: Share) -> list[int]:
-        """Return the first idle workers of hosts that are not avoided, else of the least avoided host."""
-        # Not a generator expression: mypyc would go through all workers.
-        preferred = filter(lambda worker: self._avoided_until(worker) == -math.inf, share.takes)
-        workers = list(islice(preferred, _COMPARED))
-        if not workers:
-            soonest = min(map(self._avoided_until, share.takes))
-            workers = [worker for worker in share.takes if self._avoided_until(worker) == soonest]
-        return workers
-
-    def _avoided_until(self, worker: int) -> float:
-        """Return until when the host of a worker is avoided; minus infinity if it is not."""
-        return self._avoided.get(self._workers[worker], -math.inf)
-
-    def _end_avoidance(self, now: float) -> None:
-        """Forget the hosts that are not avoided any more."""
-        self._avoided = {host: until for host, until in self._avoided.items() if until > now}

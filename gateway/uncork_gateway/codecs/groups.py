@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from uncork_dispatcher.admission import MOST_GROUPS
+from uncork_dispatcher.scheduling.admission import MOST_GROUPS
 from uncork_gateway.codecs.base import Marshalled, Part
 from uncork_gateway.codecs.parts import part_of
 from uncork_gateway.errors import BadRequest

@@ -30,9 +30,7 @@ def load(**changes: float) -> Load:
 
 
 def workers(*loads: Load) -> int:
-    need = workers_needed(loads)
-    assert need is not None
-    return need.workers
+    return workers_needed(loads).workers
 
 
 LOADS = st.builds(
@@ -50,8 +48,7 @@ LOADS = st.builds(
 
 def in_reach(of: Load) -> bool:
     """Whether some number of workers meets its goal."""
-    need = workers_needed([of])
-    return need is not None and need.limit != "goal_out_of_reach"
+    return workers_needed([of]).limit != "goal_out_of_reach"
 
 
 @pytest.mark.parametrize("changed", ["rate_rows", "intercept_s", "slope_s"])
@@ -119,20 +116,15 @@ def test_a_goal_out_of_reach_takes_as_many_as_one_just_in_reach() -> None:
     """It does not take thousands, nor suddenly few."""
     near = [workers_needed([load(goal_s=goal_ms / 1000)]) for goal_ms in (10, 60, 71, 72, 73)]
 
-    assert [need.limit for need in near if need] == ["goal_out_of_reach"] * 3 + ["goal"] * 2
-    assert {need.workers for need in near[:3] if need} == {near[0].workers if near[0] else 0}
-    assert all(need and 20 < need.workers < 60 for need in near)
+    assert [need.limit for need in near] == ["goal_out_of_reach"] * 3 + ["goal"] * 2
+    assert {need.workers for need in near[:3]} == {near[0].workers}
+    assert all(20 < need.workers < 60 for need in near)
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(0.01, 2), (1.0, 3), (5.0, 5)])
 def test_with_a_tight_goal_a_request_finds_an_idle_worker(rate: float, expected: int) -> None:
     """A batch of one row takes 0.2 s. For a goal of 0.27 s it may not wait for another."""
     assert workers(load(rate_rows=rate, intercept_s=0.198, goal_s=0.28)) == expected
-
-
-def test_an_unknown_estimate_makes_the_number_unknown() -> None:
-    assert workers_needed([LOAD, load(earned_rows=0.0)]) is None
-    assert workers_needed([LOAD, load(intercept_s=0.0, slope_s=0.0)]) is None
 
 
 def test_an_api_without_arrivals_needs_no_workers() -> None:
@@ -152,7 +144,7 @@ def test_the_api_that_takes_most_is_named() -> None:
     rare = replace(load(rate_rows=5.0), api="rare")
 
     assert workers_needed([rare, LOAD]) == workers_needed([LOAD, rare])
-    assert (workers_needed([rare, LOAD]) or Need(0, None, "goal")).api == "predict"
+    assert workers_needed([rare, LOAD]).api == "predict"
 
 
 SLOW = replace(load(rate_rows=0.1, intercept_s=2.0, goal_s=30.0), api="slow")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_dispatcher.learning.group_times import GroupTimes
+from uncork_dispatcher.learning.returns import GroupTimes
 
 
 def learned(*groups: tuple[float, float]) -> GroupTimes:

@@ -20,6 +20,7 @@ def test_the_largest_batch_within_a_time(slope_s: float, seconds: float, rows: f
     """An empty batch takes a second. One that scatters must leave room for two deviations."""
     assert Estimate(1.0, slope_s, spread=0).rows_within(seconds) == rows
     assert Estimate(1.0, slope_s, spread=0.5).rows_within(2 * seconds) == rows
+    assert Estimate(1.0, slope_s, spread=0.5).rows_within(seconds, z=0) == rows
 
 
 @given(

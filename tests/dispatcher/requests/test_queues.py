@@ -11,7 +11,8 @@ from uncork_dispatcher.api import Api
 from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry
-from uncork_dispatcher.requests.queues import Backlog, RequestQueues
+from uncork_dispatcher.requests.queue_order import Backlog
+from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 

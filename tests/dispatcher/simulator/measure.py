@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from uncork_dispatcher.simulator.run import Run, simulate
-from uncork_dispatcher.simulator.scenario import Scenario
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Run, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import open_loop
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from uncork_dispatcher.simulator.run import LostBatch, Run, simulate
-from uncork_dispatcher.simulator.scenario import Loss, Scenario
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Loss, LostBatch, Run, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import open_loop
 

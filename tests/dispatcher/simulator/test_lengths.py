@@ -12,8 +12,8 @@ from uncork_dispatcher.rules import SettingError
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.lengths import RowLengths, most_in_order, row_lengths
 from uncork_dispatcher.simulator.measure import measure
-from uncork_dispatcher.simulator.run import Run, simulate
-from uncork_dispatcher.simulator.scenario import Scenario
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Run, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.wrapped_core import WrappedCore
-from uncork_dispatcher.simulator.run import Run, simulate
-from uncork_dispatcher.simulator.scenario import Scenario
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Run, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients
 

@@ -17,8 +17,8 @@ from tests.dispatcher.simulator.measure import most_at_once
 from tests.dispatcher.wrapped_core import WrappedCore, note_sources
 from tests.examples import at_most
 from uncork_dispatcher.actions import Action
-from uncork_dispatcher.simulator.run import Answered, Run, SimulatedBatch, simulate
-from uncork_dispatcher.simulator.scenario import Loss, Scenario
+from uncork_dispatcher.simulator.run import simulate
+from uncork_dispatcher.simulator.scenario import Answered, Loss, Run, Scenario, SimulatedBatch
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
 

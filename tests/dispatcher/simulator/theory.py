@@ -12,7 +12,6 @@ Where no source is named, the formula was derived for this project; its docstrin
 
 from __future__ import annotations
 
-from uncork_dispatcher.learning.line import keep_up_rows
 from uncork_dispatcher.simulator.service import ServiceTime
 
 
@@ -55,10 +54,6 @@ def lower_bound_s(service: ServiceTime, *, rate: float, workers: int) -> float:
     ``n`` does; divided by lambda this is a time (Little). A measured mean below the bound is a wrong
     measurement.
     """
-    batch = _smallest_mean_batch(service, rate, workers)
+    batch = service.estimate.keep_up_rows(rate, workers=workers)
     collecting = (batch - 1) / (2 * rate) if batch > 1 else 0.0
     return max(service.mean(1), service.mean(batch) + collecting)
-
-
-def _smallest_mean_batch(service: ServiceTime, rate: float, workers: int) -> float:
-    return keep_up_rows(rate, workers=workers, intercept_s=service.intercept_s, slope_s=service.slope_s)

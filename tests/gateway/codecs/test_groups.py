@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_dispatcher.admission import MOST_GROUPS
+from uncork_dispatcher.scheduling.admission import MOST_GROUPS
 from uncork_gateway.codecs import Codec, Marshalled, codec_of, grouping
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor

@@ -5,7 +5,7 @@ import math
 from uncork.cli.check.figures import ApiFigures, Findings, Plan, Times, error, note, warning
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.advice import WORTH
-from uncork_dispatcher.learning.line import rows_within
+from uncork_dispatcher.learning.estimator import Estimate
 from uncork_workers.process.overlap import PAYS
 
 # From this gain on, running each request alone is a mistake.
@@ -179,6 +179,5 @@ def _keeps_goal(api: ApiFigures) -> bool:
 def _within(times: Times, limit_ms: float, api: ApiFigures) -> int:
     """Return the largest batch, at least 1, that ends in time, given that a full one does not."""
     line, most = times.line, api.settings.limit_rows - 1
-    left_s = (limit_ms - times.overhead_ms) / 1000
-    fitting = rows_within(left_s, intercept_s=line.intercept_ms / 1000, slope_s=line.slope_ms / 1000)
+    fitting = Estimate(line.intercept_ms, line.slope_ms).rows_within(limit_ms - times.overhead_ms, z=0)
     return int(max(1, min(fitting + 1e-9, most)))  # rounding must not cost a row

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
 from uncork_dispatcher.advice import WORTH
-from uncork_dispatcher.bulk import longest_wait_s, most_cycles_s, rows_of
 from uncork_dispatcher.learning.estimator import EARNED_REACH
+from uncork_dispatcher.scheduling.bulk import longest_wait_s, most_cycles_s
 from uncork_gateway.pages.status.document import ApiState, BulkLimit, Failure, Limit
 from uncork_gateway.telemetry.recent import Recent
 
@@ -89,7 +89,7 @@ class Figures:
             rate, self.estimate, workers=workers, transport_s=0.0, limit_rows=stats.limit_rows
         )
         wait_s = longest_wait_s(stats.rules.goal_s, rate, self.estimate) if rate else math.inf
-        rows = rows_of(min(wait_s, cycles_s), self.estimate)
+        rows = self.estimate.rows_within(min(wait_s, cycles_s), z=0)
         if rows >= stats.limit_rows:
             return "cap"
         if rows < 1:

@@ -9,16 +9,16 @@ from operator import itemgetter
 from typing import Any
 
 from uncork_dispatcher.actions import Action, Expired, Shed, ShedReason
-from uncork_dispatcher.admission import Admission
-from uncork_dispatcher.ahead import AheadPlanner
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies.base import Hold, Reason, Release
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
+from uncork_dispatcher.scheduling.admission import Admission
+from uncork_dispatcher.scheduling.ahead import AheadPlanner
+from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.stats import ApiStats, Holding
 from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
@@ -77,7 +77,6 @@ class Scheduler:
         return math.inf if stands else now
 
     def shed(self, entry: Entry, reason: ShedReason, now: float) -> Shed:
-        """Shed a queued request; return the action."""
         self._queues.shed(entry)
         return self._admissions[entry.queue.api].shed(entry, reason, now=now)
 

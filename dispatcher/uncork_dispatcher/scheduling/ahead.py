@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.policies.base import Release
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import RequestQueue
+from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.workers.slots import Slots
 
 # A batch ahead is sent this many times the usual transport before its worker should be idle. That is an

@@ -27,7 +27,6 @@ from collections.abc import Iterable, Mapping
 
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.learning.line import rows_within
 from uncork_dispatcher.policies.base import MARGIN, Hold, Numbers, Release
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import RequestQueue
@@ -63,11 +62,6 @@ def first_hole_s(free_in_s: Iterable[float], wait_s: float, enough_s: float) -> 
     return last_s + wait_s
 
 
-def rows_of(seconds: float, estimate: Estimate) -> float:
-    """Return the rows of a batch that takes so many seconds; infinity if rows take no time."""
-    return rows_within(seconds, intercept_s=estimate.intercept_s, slope_s=estimate.slope_s)
-
-
 def most_cycles_s(
     rate: float, estimate: Estimate, *, workers: int, transport_s: float, limit_rows: float
 ) -> float:
@@ -92,7 +86,7 @@ class BulkRoom:
         worker = self._slots.next_idle(api.model.slowdowns, now, queue.api)
         estimate = api.model.estimate.slowed(api.model.slowdown(worker))
         if self._queues.other_class(queue) is None:
-            rows = rows_of(self._seconds(api, estimate, now), estimate)
+            rows = estimate.rows_within(self._seconds(api, estimate, now), z=0)
             if rows >= min(first, api.limit_rows):
                 return Release(min(rows, max(first, self._even_rows(api))), "not_worth_waiting")
         owed_at = now + self._owed_in_s(api, first, now)
@@ -128,7 +122,7 @@ class BulkRoom:
             earliest = min([entry.deadline for entry in fill.entries])
             in_time = estimate.rows_within(earliest - now - MARGIN * api.rules.goal_s)
             even = fill.taken.rows + self._even_rows(api)
-            rows = min(in_time, rows_of(self._seconds(api, estimate, now), estimate), even)
+            rows = min(in_time, estimate.rows_within(self._seconds(api, estimate, now), z=0), even)
         api.admit_riders(fill, min(rows, api.limit_rows), fits)
         return sum([entry.rows for entry in self._queues.take(bulk, fill)])
 
@@ -148,7 +142,7 @@ class BulkRoom:
             longest_wait_s(api.rules.goal_s, rate, estimate),
             self._cycles_s(api, estimate, workers=workers, now=now),
         )
-        return min(api.limit_rows, rows_of(seconds, estimate))
+        return min(api.limit_rows, estimate.rows_within(seconds, z=0))
 
     def spares_last_until(self, queue: RequestQueue, share: Share, now: float) -> float:
         """Return until when to leave the last idle worker to APIs with shorter goals; ``now`` if not at all.

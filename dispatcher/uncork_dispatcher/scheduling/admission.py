@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from uncork_dispatcher.actions import SHORTEST_RETRY_S, Shed, ShedReason
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.bulk import BulkRoom
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
 from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch, largest_mixed_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
+from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.workers.slots import Slots
 
 # The longest Retry-After before it is spread: predictions beyond a minute are not trusted.

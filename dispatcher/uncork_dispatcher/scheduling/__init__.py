@@ -1,0 +1,1 @@
+"""Decides which requests to shed and which batches to start, and when."""
