@@ -2,6 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 
 def check_texts(file: Path, texts: str) -> None:
@@ -9,3 +12,12 @@ def check_texts(file: Path, texts: str) -> None:
     if os.environ.get("UPDATE_TEXTS"):
         file.write_text(texts)
     assert texts == file.read_text(), f"if the new texts are right, run UPDATE_TEXTS=1 pytest for {file}"
+
+
+def printed(*parts: Any) -> str:
+    """Return what a command prints of tables and texts, on a wide terminal."""
+    console = Console(width=200, markup=False)
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from tests.examples import at_most
+from tests.expected import check_texts, printed
 from tests.loadtests.charts import charts
 from uncork.cli.compare.plot import draw
 from uncork.cli.compare.tables import as_json, tables
@@ -163,37 +162,11 @@ ROUNDS = (
 )
 
 
-def printed(found: Comparison) -> str:
-    console = Console(width=300, markup=False)
-    with console.capture() as captured:
-        for part in tables(found):
-            console.print(part)
-    return captured.get()
-
-
-def test_the_tables_have_medians_and_ratios() -> None:
-    lines = printed(comparison(*ROUNDS)).splitlines()
-    cells = [re.split(r" {2,}", line.strip()) for line in lines]
-
-    assert lines[0].startswith("m:S, poisson arrivals, 10/s on average, 2 rounds of 2 s, goal 100 ms")
-    assert ["cork", "10.00", "8.00", "20.00", "100.0", "100.00", "4.0", "150", "50"] in cells
-    assert ["none", "10.00", "20.00", "-", "100.0", "100.00", "4.0", "150", "50"] in cells
-    assert ["none", "1.000", "2.500 (2.000 .. 3.000)", "-", *["1.000"] * 5] in cells
-    assert "left out: a first load of 2 s on each policy, to learn and to warm up" in lines
-
-
-def test_the_tables_have_lengths_where_some_policy_knows_them() -> None:
-    padded = replace(GOOD, long_mean_ms=40.0, padding_share=0.25)
-    alone = replace(GOOD, long_mean_ms=80.0)
-    text = printed(comparison({"cork": padded, "none": alone}))
-    lines = [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
-
-    assert ["cork", "10.00", "8.00", "20.00", "40.00", "100.0", "100.00", "4.0", "25.0", "150", "50"] in lines
-    assert ["none", "10.00", "8.00", "20.00", "80.00", "100.0", "100.00", "4.0", "-", "150", "50"] in lines
-    assert ["none", *["1.000"] * 3, "2.000", *["1.000"] * 3, "-", *["1.000"] * 2] in lines
-    assert "long: requests with the longest tenth of the bodies" in text
-    assert "padding: share of the work" in text
-    assert "long p99" not in text
+def test_what_is_printed() -> None:
+    """``compare.txt`` has it, with lengths where some policy knows them."""
+    padded, alone = replace(GOOD, long_mean_ms=40.0, padding_share=0.25), replace(GOOD, long_mean_ms=80.0)
+    both = (comparison(*ROUNDS), comparison({"cork": padded, "none": alone}))
+    check_texts(Path(__file__).with_name("compare.txt"), "\n".join(printed(*tables(each)) for each in both))
 
 
 def test_json_has_every_round() -> None:

@@ -6,13 +6,14 @@ import json
 import math
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
+from tests.expected import check_texts, printed
 from tests.loadtests.pages_server import serving_pages, status
 from uncork.cli.tune.tables import as_json, text
 from uncork_dispatcher.advice import Advice
@@ -239,46 +240,25 @@ def test_warnings_say_why(changed: dict[str, Any], expected: Findings) -> None:
     assert_advice(replace(TUNED, **changed).warnings, expected)
 
 
-def shown(tuned: Tuned) -> str:
-    console = Console(width=200, markup=False)
-    with console.capture() as captured:
-        for part in text(tuned):
-            console.print(part)
-    return captured.get()
+BAD = replace(TUNED, proposal=replace(PROPOSAL, predicted=replace(FIGURES, in_goal=0.9)), proof=None)
+RESULTS = {
+    "everything": TUNED,
+    "fewer cores than workers": replace(TUNED, proof=replace(PROOF, workers=1, rate=200.0)),
+    "a goal that cannot be kept": BAD,
+    "lengths": replace(TUNED, lengths=PADS),
+    "unknown lengths": replace(TUNED, no_lengths="8 requests of 10 bytes failed: status 500"),
+}
 
 
-def test_the_text_has_the_settings_and_what_they_give() -> None:
-    found = shown(TUNED)
-    cells = [line.split() for line in found.splitlines()]
-
-    assert "uncork serve m:S --workers 2 --mb-max-latency 99.2 --mb-max-batch-size 32\n" in found
-    assert "@api(..., mb_max_latency=99.2, mb_max_batch_size=32)" in found
-    assert "a batch of n rows takes 10 + 1n ms; largest deviation: -12 % at 8 rows; noise 0.05" in found
-    assert "batch time jumps above 8 rows" in found
-    assert "larger batches were not measured: 9 concurrent requests failed: status 500" in found
-    assert "for 400/s: 2 workers with a capacity of 1600/s in full batches, 4.0 times the rate" in found
-    assert ["predicted", "20.00", "40.00", "100.00", "5.0"] in cells
-    assert ["measured", "20.00", "40.00", "100.00", "5.0"] in cells
-    assert "the gateway used 8% of a core" in found
-
-
-def test_without_cores_one_worker_is_proved() -> None:
-    found = shown(replace(TUNED, proof=replace(PROOF, workers=1, rate=200.0)))
-
-    assert (
-        "load test: 200/s for 5 s, with one worker and its share of the rate, as this machine has fewer cores"
-        in found
-    )
-
-
-def test_what_cannot_be_kept_has_no_settings() -> None:
-    bad = replace(TUNED, proposal=replace(PROPOSAL, predicted=replace(FIGURES, in_goal=0.9)), proof=None)
-
-    assert "serve" not in shown(bad)
-    assert json.loads(as_json(bad))["command"] is None
+def test_what_is_printed() -> None:
+    """``tune.txt`` has it for each of the results."""
+    texts = [f"=== {name}\n{printed(*text(tuned))}" for name, tuned in RESULTS.items()]
+    check_texts(Path(__file__).with_name("tune.txt"), "\n".join(texts))
 
 
 def test_json_has_everything_and_is_json() -> None:
+    assert json.loads(as_json(BAD))["command"] is None
+    assert json.loads(as_json(RESULTS["lengths"]))["lengths"]["pads"] is True
     figures = json.loads(as_json(replace(TUNED, gateway_rate=math.inf, rates=[PROPOSAL])))
 
     assert figures["command"].startswith("uncork serve m:S --workers 2 ")
@@ -316,14 +296,3 @@ def test_the_batches_that_a_worker_runs_at_once_are_known_from_the_service(
         monkeypatch.setattr(f"{module}.batch_times.measure", lambda *_, **__: TUNED.measured)
         monkeypatch.setattr(f"{module}._prove", lambda *_, **__: None)
         assert tune(REQUEST, tell=quiet).model.concurrency == 4
-
-
-def test_the_text_has_the_effect_of_lengths() -> None:
-    found = shown(replace(TUNED, lengths=PADS))
-    unknown = shown(replace(TUNED, no_lengths="8 requests of 10 bytes failed: status 500"))
-
-    assert 'set cost="text"' in found
-    assert "the effect of the bodies' lengths was not measured: 8 requests of 10 bytes failed" in unknown
-    assert "bodies" not in shown(TUNED)
-    assert json.loads(as_json(replace(TUNED, lengths=PADS)))["lengths"]["pads"] is True
-    assert json.loads(as_json(TUNED))["lengths"] is None

@@ -3,14 +3,13 @@
 import json
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from tests.expected import printed
 from uncork.cli.app import app
 from uncork.cli.simulate import command
 from uncork.cli.simulate.figures import as_json
@@ -231,20 +230,24 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def printed(comparisons: list[Comparison]) -> str:
-    output = StringIO()
-    console = Console(file=output, width=1000)
-    for part in tables(comparisons, seeds=[1]):
-        console.print(part)
-    return output.getvalue()
-
-
 def test_what_was_not_seen_is_a_dash_and_null() -> None:
     """Nobody answered: no latency, and a ratio that is not known."""
     cell = Cell(intercept_ms=5, slope_ms=0.1, load=0.5, goal_ms=1.0)
     seen = [compared(cell, {"fixed:0": [measured()], "none": [measured(mean_ms=NAN)]}, base="fixed:0")]
     figures = json.loads(as_json(seen, seeds=[1], requests=None))
 
-    assert rows(printed(seen), "none")[0] == ["none", "-", "-", "-", "100", "4.0", "0", "100", "-", "-"]
+    text = printed(*tables(seen, seeds=[1]))
+    assert rows(text, "none")[0] == [
+        "none",
+        "-",
+        "-",
+        "-",
+        "100",
+        "4.0",
+        "0",
+        "100",
+        "-",
+        "-",
+    ]
     assert figures["cells"][0]["policies"]["none"]["average"]["mean_ms"] is None
     assert figures["cells"][0]["policies"]["none"]["ratios"]["mean"]["value"] is None
