@@ -19,8 +19,7 @@ from uncork.cli.app import app
 from uncork.cli.proxy import command
 from uncork.server.listeners import ListenerOptions, Listeners, open_listeners
 from uncork.server.serving import Drain
-from uncork_gateway.auth import RequireKey
-from uncork_gateway.cors import AllowOrigins
+from uncork_gateway.auth import AllowOrigins, RequireKey
 from uncork_gateway.front_end import FrontEnd
 
 ROOT = Path(__file__).parent.parent

@@ -63,7 +63,7 @@ LAYERS = {
         "simulator",
     ],
     "uncork_gateway": [
-        *("version", "headers", "errors", "auth", "cors", "service_log", "telemetry", "interfaces"),
+        *("version", "headers", "errors", "auth", "service_log", "telemetry", "interfaces"),
         *("versions", "protocols", "codecs", "dialects", "connection", "backends", "requests"),
         *("settings", "readiness", "repository", "pages", "batching", "grpc", "front_end", "mounted"),
         *("services", "gateway", "proxy"),
@@ -248,7 +248,7 @@ def test_only_policies_import_a_policy() -> None:
 def test_only_pages_import_the_sentences_of_pages() -> None:
     """What computes states and figures does not know the words for them."""
     status = "uncork_gateway.pages.status"
-    names = ("advise", "explain", "names", "scaling")
+    names = ("advise", "explain", "names", "slots")
     prose = {f"{status}.{name}" for name in names}
     pages = ROOMS["uncork_gateway"] / "pages"
     wrong = [

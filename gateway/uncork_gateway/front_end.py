@@ -14,7 +14,7 @@ from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.interfaces import BodyPool, Handler
 from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.status.document import SettingsChange
-from uncork_gateway.pages.status.status_builder import StatusBuilder
+from uncork_gateway.pages.status.service_status import StatusBuilder
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.access_log import AccessLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from uncork_gateway.front_end import FrontEnd
-from uncork_gateway.repository import NoRepository, Repository, RepositoryAccess
+from uncork_gateway.repository import Repository, RepositoryAccess
 from uncork_gateway.services.apis import GatewaySettings
 from uncork_gateway.services.catalogue import Catalogue
 from uncork_gateway.services.served_service import ServedService
@@ -22,7 +22,7 @@ class Gateway:
 
     Attributes:
         services: the services, in the order of :meth:`add`.
-        repository: loads and unloads services for clients.
+        repository: loads and unloads services for clients; None if they cannot.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -31,7 +31,7 @@ class Gateway:
         self.catalogue = Catalogue(
             self.front_end.routes, order=lambda: [one.batching.name for one in self.services]
         )
-        self.repository: Repository = NoRepository()
+        self.repository: Repository | None = None
         if settings.grpc:
             from uncork_gateway.grpc.service import GrpcService  # needs an extra
 

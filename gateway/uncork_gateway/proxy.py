@@ -25,7 +25,7 @@ from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.batching import Batching
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.pages.plain_pages import Pages
-from uncork_gateway.pages.status.service_status import ServedApi
+from uncork_gateway.pages.status.api_status import ServedApi
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.requests.pass_through import PassThrough
 from uncork_gateway.requests.proxy_route import ProxyRoute, find_route

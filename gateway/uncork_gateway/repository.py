@@ -50,33 +50,23 @@ class Repository(Protocol):
         """
 
 
-class NoRepository:
-    """An empty repository, which can load and unload nothing."""
-
-    def unloaded(self) -> Collection[str]:
-        return ()
-
-    async def load(self, name: str) -> None:
-        raise NotLoaded(f"failed to load {name!r}: {_NO_REPOSITORY}")
-
-    async def unload(self, name: str) -> None:
-        raise NotLoaded(f"failed to unload {name!r}: {_NO_REPOSITORY}")
-
-
 class RepositoryAccess:
     """The repository for clients, some of which may not load or unload services.
 
     Args:
-        repository: returns the repository, which may be replaced at any time.
+        repository: returns the repository, which may be replaced at any time; None if nothing can be loaded.
         is_allowed: returns True if the clients may load and unload services.
     """
 
-    def __init__(self, repository: Callable[[], Repository], *, is_allowed: Callable[[], bool]) -> None:
+    def __init__(
+        self, repository: Callable[[], Repository | None], *, is_allowed: Callable[[], bool]
+    ) -> None:
         self._repository = repository
         self._is_allowed = is_allowed
 
     def unloaded(self) -> Collection[str]:
-        return self._repository().unloaded()
+        repository = self._repository()
+        return () if repository is None else repository.unloaded()
 
     async def load(self, name: str, parameters: Iterable[str] = ()) -> None:
         """Load a service.
@@ -90,15 +80,13 @@ class RepositoryAccess:
             BadRequest: if a parameter is not supported.
             NotLoaded: see :meth:`Repository.load`.
         """
-        self._check("load", name, parameters)
-        await self._repository().load(name)
+        await self._checked("load", name, parameters).load(name)
 
     async def unload(self, name: str, parameters: Iterable[str] = ()) -> None:
         """Unload a service; raises as :meth:`load`."""
-        self._check("unload", name, parameters)
-        await self._repository().unload(name)
+        await self._checked("unload", name, parameters).unload(name)
 
-    def _check(self, change: str, name: str, parameters: Iterable[str]) -> None:
+    def _checked(self, change: str, name: str, parameters: Iterable[str]) -> Repository:
         if not self._is_allowed():
             raise NotAllowed(_ACCESS)
         if unknown := [each for each in parameters if each != _WITHOUT_EFFECT]:
@@ -106,3 +94,7 @@ class RepositoryAccess:
                 f"failed to {change} {name!r}: the parameter {unknown[0]!r} is not supported; services are "
                 "loaded as they are configured"
             )
+        repository = self._repository()
+        if repository is None:
+            raise NotLoaded(f"failed to {change} {name!r}: {_NO_REPOSITORY}")
+        return repository

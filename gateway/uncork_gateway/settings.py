@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from uncork_gateway.auth import ApiKeys
+from uncork_gateway.auth import AllowedOrigins, ApiKeys
 from uncork_gateway.connection.client_limits import ClientLimits
-from uncork_gateway.cors import AllowedOrigins
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, client_of, gateway
 from tests.gateway.proxy_stage import V1, Model, doubles, proxy, rows_body, served
 from tests.gateway.test_auth import KEYS, WITH_KEY
-from uncork_gateway.cors import AllowedOrigins, read_origin
+from uncork_gateway.auth import AllowedOrigins, read_origin
 
 APP, OTHER = "https://app.example.com", "http://localhost:5173"
 ONE, TWO, ANY = (

@@ -3,11 +3,11 @@
 import pytest
 
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.repository import NoRepository, NotAllowed, NotLoaded, RepositoryAccess
+from uncork_gateway.repository import NotAllowed, NotLoaded, RepositoryAccess
 
 
 def access(*, is_allowed: bool = True) -> RepositoryAccess:
-    return RepositoryAccess(NoRepository, is_allowed=lambda: is_allowed)
+    return RepositoryAccess(lambda: None, is_allowed=lambda: is_allowed)
 
 
 async def test_errors_are_those_that_clients_of_triton_look_for() -> None:

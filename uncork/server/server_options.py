@@ -15,8 +15,8 @@ from uncork.config.sizes import MOST_BYTES
 from uncork.config.sources import Kind, Source
 from uncork.server.listeners import ListenerOptions
 from uncork.server.serving import Drain
+from uncork_gateway.auth import AllowedOrigins, read_origin
 from uncork_gateway.connection.client_limits import ClientLimits
-from uncork_gateway.cors import AllowedOrigins, read_origin
 from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.overrides import Override
 

@@ -5,6 +5,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,9 +17,46 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from uncork_gateway.connection.parser import RequestParser
 from uncork_gateway.connection.parts import ConnectionOfParts
-from uncork_gateway.connection.refusal import reply_problem
-from uncork_gateway.errors import CLIENT_GONE, BadRequest, GatewayError, HandlerFailed, unexpected
-from uncork_gateway.headers import Header, header_lines
+from uncork_gateway.errors import (
+    CLIENT_GONE,
+    PROBLEM_JSON,
+    BadRequest,
+    GatewayError,
+    HandlerFailed,
+    problem,
+    unexpected,
+)
+from uncork_gateway.headers import Header, header_lines, with_request_id
+from uncork_gateway.interfaces import Connection, QueuedRequest
+
+
+@dataclass(slots=True, eq=False)
+class Refusal:
+    """Queued in place of the unreadable request, so that earlier requests get their responses first."""
+
+    connection: Connection
+    error: GatewayError
+    request_id: bytes
+    keep_alive: bool = False
+    cors: bytes = b""
+
+    def start(self) -> None:
+        access_log = self.connection.access_log
+        if access_log is not None:
+            access_log.request("-", b"-", self.error.status, 0.0, size=0, request_id=self.request_id)
+        reply_problem(self.connection, self, self.error)
+
+    def disconnect(self) -> None:
+        pass  # nothing is running
+
+
+def reply_problem(connection: Connection, request: QueuedRequest, error: GatewayError) -> None:
+    """Respond to a started request with a problem document, and close the connection."""
+    request.keep_alive = False
+    head = header_lines([*error.headers(), (b"content-type", PROBLEM_JSON.encode())])
+    body = problem(error.status, str(error), error.reason, request.request_id)
+    connection.reply(request, error.status, head, body)
+
 
 log = logging.getLogger("uncork.gateway")
 
@@ -223,8 +261,8 @@ def connection_scope(transport: asyncio.Transport, app_state: dict[str, Any]) ->
     }
 
 
-def request_scope(connection: Scope, parser: RequestParser) -> Scope:
-    """Return the ASGI scope of the request that was parsed last.
+def request_scope(connection: Scope, parser: RequestParser, request_id: bytes) -> Scope:
+    """Return the ASGI scope of the request that was parsed last, with this id.
 
     Raises:
         BadRequest: if the target has no path.
@@ -235,6 +273,7 @@ def request_scope(connection: Scope, parser: RequestParser) -> Scope:
         url = None
     if url is None or url.path is None:
         raise BadRequest("the request target must be a path or a URL with a path")
+    headers = with_request_id([(name.lower(), value) for name, value in parser.headers], request_id)
     return {
         **connection,
         "state": connection["state"].copy(),
@@ -246,5 +285,5 @@ def request_scope(connection: Scope, parser: RequestParser) -> Scope:
         "path": unquote(url.path.decode("ascii")),
         "raw_path": url.path,
         "query_string": url.query or b"",
-        "headers": [(name.lower(), value) for name, value in parser.headers],
+        "headers": list(headers),
     }

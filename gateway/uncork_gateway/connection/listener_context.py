@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+import logging
+import time
+from typing import TYPE_CHECKING, Literal
 
-from uncork_gateway.auth import ApiKeys
+from uncork_gateway.auth import AllowedOrigins, ApiKeys
 from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.connection.client_limits import ClientLimits
-from uncork_gateway.connection.open_connections import OpenConnections
 from uncork_gateway.connection.turn import Turn
-from uncork_gateway.cors import AllowedOrigins
 from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool
@@ -18,6 +18,48 @@ from uncork_gateway.telemetry.access_log import AccessLog
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
+
+log = logging.getLogger("uncork.gateway")
+
+# Above the maximum, so many connections may be open that wait for their refusal to be read.
+_MOST_REFUSED = 16
+_LOG_AGAIN_S = 60.0
+
+
+class OpenConnections:
+    """Counts the client connections of a process on all its ports, which share its limit of open files.
+
+    Logs at most once a minute that some were refused.
+
+    Attributes:
+        count: the number of open connections.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._logged_at = -_LOG_AGAIN_S
+
+    def opened(self, most: int) -> Literal["accepted", "too many", "flooded"]:
+        """Count a new connection; say if more than ``most`` are open, so that it must be refused.
+
+        If it is flooded, no file is left even for refusals: it must be closed without a response.
+        """
+        self.count += 1
+        if self.count <= most:
+            return "accepted"
+        now = time.monotonic()
+        if now - self._logged_at >= _LOG_AGAIN_S:
+            self._logged_at = now
+            log.warning(
+                "refusing client connections: %d are open, the most that --max-connections and the limit of "
+                "open files (ulimit -n) allow; raise them, or let clients reuse connections",
+                most,
+            )
+        return "too many" if self.count <= most + _MOST_REFUSED else "flooded"
+
+    def closed(self) -> None:
+        self.count -= 1
+
 
 connection_numbers = itertools.count(1)
 """The numbers of connections, of all listeners of the process; none is used twice."""
@@ -66,6 +108,10 @@ class ListenerContext:
         self.reserve = reserve
         self._headers: list[Header] = []
         self._starts: dict[int, bytes] = {}
+
+    def opened(self) -> Literal["accepted", "too many", "flooded"]:
+        """Count a new connection; see :meth:`OpenConnections.opened`."""
+        return self.open.opened(self.limits.max_connections + self.reserve)
 
     def reply_start(self, status: int, headers: list[Header]) -> bytes:
         """Return the status line and the server's own headers, which uvicorn updates every second."""

@@ -14,7 +14,15 @@ from uncork_gateway.interfaces import Connection
 
 
 class ConnectionOfParts(Connection, Protocol):
-    """A connection as its parser, timeouts and requests see it; see :class:`HttpProtocol`."""
+    """A connection as its parser, timeouts and requests see it; see :class:`HttpProtocol`.
+
+    Attributes:
+        flow: tells whether either side has stopped reading.
+        begun: the number of requests that have begun to arrive and are parsed.
+        answered: the number of responses sent.
+        body_bytes: the total size of the bodies received.
+        is_waiting: True if :meth:`begin` has not handled a complete request yet.
+    """
 
     state: State
     flow: FlowControl

@@ -1,82 +1,48 @@
 """The HTTP/1.1 connection: passes requests to their handlers, on the fast path without ASGI.
 
-uvicorn owns the sockets, TLS, signals and the shutdown. With :class:`HttpProtocol` as its ``http=`` option it
-creates one per connection, and calls ``shutdown`` when it stops. As every such class does, this one uses the
-application and the keep-alive time of ``config``, and ``connections``, ``tasks`` and ``default_headers`` of
-``server_state``. Beyond that it needs only helpers of ``uvicorn.protocols``.
+uvicorn owns the sockets, TLS and signals, creates an :class:`HttpProtocol` per connection, and calls
+``shutdown`` when it stops. Of ``server_state``, every such class uses connections, tasks and headers.
 
 A POST to a path of the :class:`RouteTable` takes the fast path, from the parser to the dispatcher without an
 ASGI scope, task, event or router: those would cost several times the rest. A request whose head is identical
-to an earlier one, but for ids, is not even parsed. All other requests take the ASGI path. Both paths share
-the interface :class:`Request`. docs/reference/http.md lists what clients may not do.
+to an earlier one, but for ids, is not even parsed. docs/reference/http.md lists what clients may not do.
 """
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from starlette.types import Scope
 from uvicorn import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
-from uncork_gateway.connection.asgi_request import AsgiRequest, connection_scope, request_scope
+from uncork_gateway.connection import state as transitions
+from uncork_gateway.connection.asgi_request import AsgiRequest, Refusal, connection_scope, request_scope
 from uncork_gateway.connection.bursts import SMALL_BYTES
 from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
 from uncork_gateway.connection.parser import RequestParser, StopParsing
-from uncork_gateway.connection.refusal import Refusal
 from uncork_gateway.connection.reply_queue import ReplyQueue
 from uncork_gateway.connection.route_table import Known, RouteTable
-from uncork_gateway.connection.state import (
-    BODY,
-    CLIENT_ENDS,
-    CLOSE,
-    CLOSED,
-    ENDED,
-    HANG_UP,
-    HEAD,
-    HEAD_COMPLETE,
-    IDLE,
-    LINGERING,
-    MESSAGE_BEGINS,
-    MESSAGE_COMPLETE,
-    READING,
-    READING_STOPS,
-    Transitions,
-)
+from uncork_gateway.connection.state import BODY, CLOSED, ENDED, HEAD, IDLE, LINGERING, READING, Transitions
 from uncork_gateway.connection.timeouts import Timeouts
 from uncork_gateway.connection.unparsed import ReadingFlow, Unparsed
 from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
-from uncork_gateway.headers import new_request_id, request_id_of, with_request_id
-from uncork_gateway.interfaces import Handler, QueuedRequest, Request
+from uncork_gateway.headers import new_request_id, request_id_of
+from uncork_gateway.interfaces import FastPathRequest, Handler, QueuedRequest, Request
 from uncork_gateway.telemetry.access_log import AccessLog
-
-_LINGER_S = 5.0
-_FIRST_PING_S = 0.01
 
 
 # An asyncio.Protocol in all but its base: below an interpreted one, mypyc would make attributes slow.
 class HttpProtocol:
-    """One client's connection.
-
-    Attributes:
-        flow: tells whether either side has stopped reading.
-        begun: the number of requests that have begun to arrive and are parsed.
-        answered: the number of responses sent.
-        body_bytes: the total size of the bodies received.
-        is_waiting: True if :meth:`begin` has not handled a complete request yet.
-    """
+    """One client's connection, as :class:`ConnectionOfParts` describes it."""
 
     __deletable__ = ("_parser", "_timeouts")  # Compiled classes refuse to delete others.
 
     transport: asyncio.Transport
     flow: FlowControl
     _parser: RequestParser
-    _replies: ReplyQueue
-    _unparsed: Unparsed
     _timeouts: Timeouts
-    _scope: Scope
 
     def __init__(
         self,
@@ -107,9 +73,8 @@ class HttpProtocol:
         """The handler of that request, and the head as the handler read it; None on the ASGI path."""
         self._body_left = 0
         """The bytes that its body still lacks, if its head was known; they bypass the parser."""
-        self._reply_begun = False
-        self._says_keep_alive = False
-        """True if the last parsed head is of HTTP/1.0, whose clients expect this header."""
+        self._reply_begun = self._says_keep_alive = False
+        """``says``: True if the last parsed head is of HTTP/1.0, whose clients expect this header."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
@@ -121,13 +86,10 @@ class HttpProtocol:
         self._is_tls = is_ssl(transport)
         self._scope = connection_scope(transport, self._app_state)
         self._timeouts = Timeouts(self, limits, keep_alive_s=self._config.timeout_keep_alive, loop=self._loop)
-        connections: set[Any] = self._server_state.connections
-        connections.add(self)
-        most = limits.max_connections + self._listener.reserve
-        if not self._listener.open.opened(most):
-            if self._listener.open.is_flooded(most):
-                transport.abort()
-                return
+        self._server_state.connections.add(self)  # type: ignore[arg-type]
+        if (count := self._listener.opened()) == "flooded":
+            transport.abort()
+        elif count == "too many":
             full = Unavailable("too many connections", reason="too_many_connections")
             self._replies.add(Refusal(self, full, request_id=new_request_id()))
 
@@ -163,54 +125,47 @@ class HttpProtocol:
             head = data[:end]
             known = self._routes.known.get(head) or self._routes.known_head(head)
             if known is not None and len(data) <= end + known.length:
-                if end + known.length == len(data) <= SMALL_BYTES:
+                if len(data) < end + known.length:
+                    self._known_begins(known, data[end:])
+                elif len(data) <= SMALL_BYTES:
                     self._bursts.arrived(self, known, data[end:])
                 else:
-                    self._known_begins(known, data[end:])
+                    self.begin(known, data[end:])
                 return
         if data and self.state in READING:
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
+        """Parse input; if it is one request, or the beginning of one, remember its head."""
         begins, begun, body_bytes = self.state is IDLE, self.begun, self.body_bytes
         self._unparsed.feed(data)
-        if begins and self.begun == begun + 1 and self.state in (IDLE, BODY) and not self._unparsed.data:
-            self._learn_head(data, self.body_bytes - body_bytes)
-
-    def _learn_head(self, chunk: bytes, received: int) -> None:
-        """Remember the head of the only request in ``chunk``, which has ``received`` bytes of its body."""
-        incoming = self._incoming
-        if (
-            self._parsed is not None
-            and incoming is not None
-            and incoming.keep_alive
-            and not self._says_keep_alive
-        ):
-            (handler, head), parser = self._parsed, self._parser
-            request_id = request_id_of(parser.headers)
-            known = Known(handler, head, parser.content_length, parser.target, request_id, cors=incoming.cors)
-            self._routes.learn(chunk, received, known, parser.headers)
+        is_one = begins and self.begun == begun + 1 and self.state in (IDLE, BODY) and not self._unparsed.data
+        parsed, incoming, parser = self._parsed, self._incoming, self._parser
+        if not is_one or parsed is None or incoming is None or self._says_keep_alive:
+            return
+        if incoming.keep_alive:
+            length, request_id = parser.content_length, request_id_of(parser.headers)
+            known = Known(*parsed, length, parser.target, request_id, cors=incoming.cors)
+            self._routes.learn(data, self.body_bytes - body_bytes, known, parser.headers)
 
     def begin(self, known: Known, body: bytes) -> None:
         """Open a request that has arrived completely, unless the connection has closed since."""
         self.is_waiting = False
         if self.state is IDLE:
-            self._replies.current = request = known.handler.open(self, known.head, keep_alive=True)
-            request.request_id = known.request_id or new_request_id()
-            request.cors = known.cors
+            self._replies.current = request = self._open(known)
             request.execute(body)
 
-    def _known_begins(self, known: Known, data: bytes) -> None:
-        """Open a request whose head is known; ``data`` is its body as far as it has arrived."""
-        if len(data) == known.length:
-            self.begin(known, data)
-            return
+    def _open(self, known: Known) -> FastPathRequest:
         request = known.handler.open(self, known.head, keep_alive=True)
         request.request_id = known.request_id or new_request_id()
         request.cors = known.cors
+        return request
+
+    def _known_begins(self, known: Known, data: bytes) -> None:
+        """Open a request whose head is known; ``data`` is the first part of its body."""
         self.begun += 1
         self.state = BODY
-        self._parsed, self._incoming = None, request
+        self._parsed, self._incoming = None, (request := self._open(known))
         self._body_left = known.length
         self._replies.add(request)
         self._known_body_received(data)
@@ -227,10 +182,10 @@ class HttpProtocol:
     def message_begins(self) -> None:
         newest = self._replies.newest
         if self.state in READING and newest is not None and not newest.keep_alive:
-            self.state = READING_STOPS[self.state]
+            self.state = transitions.READING_STOPS[self.state]
         if self.state not in READING:
             raise StopParsing
-        self.state = MESSAGE_BEGINS[self.state]
+        self.state = transitions.MESSAGE_BEGINS[self.state]
         self.begun += 1
 
     def head_complete(self) -> None:
@@ -243,17 +198,15 @@ class HttpProtocol:
             head = handler.read_head(parser.headers, parser.target)
             self._parsed = handler, head
             self._incoming = handler.open(self, head, keep_alive=parser.keep_alive)
-            origins = self._listener.origins
-            if origins is not None:
+            if (origins := self._listener.origins) is not None:
                 self._incoming.cors = origins.lines(parser.headers)
         else:
             self._parsed = None
-            scope = request_scope(self._scope, parser)
-            scope["headers"] = list(with_request_id(scope["headers"], request_id))
+            scope = request_scope(self._scope, parser, request_id)
             self._incoming = AsgiRequest(self, self._config.loaded_app, scope, keep_alive=parser.keep_alive)
         self._incoming.request_id = request_id
         self._says_keep_alive = parser.http_version == "1.0"
-        self.state = HEAD_COMPLETE[self.state]
+        self.state = transitions.HEAD_COMPLETE[self.state]
         self._replies.add(self._incoming)
 
     def body_received(self, piece: bytes) -> None:
@@ -263,7 +216,7 @@ class HttpProtocol:
 
     def message_complete(self) -> None:
         if self.state is BODY and self._incoming is not None:
-            self.state = MESSAGE_COMPLETE[self.state]
+            self.state = transitions.MESSAGE_COMPLETE[self.state]
             self._incoming.body_complete()
 
     # Replies
@@ -299,17 +252,17 @@ class HttpProtocol:
             self._unparsed.feed_rest()
 
     def send_continue(self) -> None:
-        if self._parser.http_version != "1.0":  # which knows no interim replies
+        if self.has_chunks:  # HTTP/1.0 knows no interim replies either
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _reply_head(self, request: QueuedRequest, status: int, head: bytes) -> bytes:
         if self._listener.retiring and not self._replies.queued and not self._unparsed.data:
             request.keep_alive = False
         start = self._listener.reply_start(status, self._server_state.default_headers)
-        head = b"%b%b%bx-request-id: %b\r\n" % (start, head, request.cors, request.request_id)
-        if not request.keep_alive:
-            return head + b"connection: close\r\n"
-        return head + b"connection: keep-alive\r\n" if self._says_keep_alive else head
+        end = b"" if request.keep_alive else b"connection: close\r\n"
+        if request.keep_alive and self._says_keep_alive:
+            end = b"connection: keep-alive\r\n"
+        return b"%b%b%bx-request-id: %b\r\n%b" % (start, head, request.cors, request.request_id, end)
 
     def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in a task that the server waits for when it shuts down."""
@@ -331,9 +284,8 @@ class HttpProtocol:
     def eof_received(self) -> bool:
         """Stay open until all requests have responses, unless the client has certainly gone.
 
-        A client that has closed looks like one that has only stopped sending, until its system responds to a
-        ping with a reset. In the middle of a response, pings are impossible, and TLS has no half-closed
-        connections: in both cases the client counts as gone.
+        A client that has closed looks like one that has only stopped sending, until its system resets a ping.
+        In the middle of a response, and with TLS, that cannot be known: the client counts as gone.
         """
         self._bursts.submit_waiting()
         self._unparsed.end()
@@ -341,30 +293,30 @@ class HttpProtocol:
         if self._is_tls or (self._reply_begun and before is not ENDED):
             return False
         if before in (HEAD, BODY):
-            self.give_up(BadRequest("the connection closed before the request was complete"), CLIENT_ENDS)
+            cut = BadRequest("the connection closed before the request was complete")
+            self.give_up(cut, transitions.CLIENT_ENDS)
         else:
-            self.state = CLIENT_ENDS[self.state]
+            self.state = transitions.CLIENT_ENDS[self.state]
         if before is not ENDED and self._replies.newest is not None:
             self._replies.newest.keep_alive = False
-            self._ping(_FIRST_PING_S)
+            self._ping()
         return self.is_answering
 
     def shutdown(self) -> None:
         """Close when all requests have responses; uvicorn calls this when it stops."""
         self._bursts.submit_waiting()
-        newest = self._replies.newest
-        if newest is None:
+        if self._replies.newest is None:
             self.close()
         else:
-            newest.keep_alive = False
+            self._replies.newest.keep_alive = False
 
     def close(self) -> None:
-        self.state = CLOSE[self.state]
+        self.state = transitions.CLOSE[self.state]
         self.transport.close()
 
     def hang_up(self) -> None:
         before = self.state
-        self.state = HANG_UP[self.state]
+        self.state = transitions.HANG_UP[self.state]
         self._replies.disconnect()
         if self.state is CLOSED or self._is_tls:
             self.close()
@@ -372,9 +324,9 @@ class HttpProtocol:
             self._unparsed.take()
             self.flow.resume_reading()
             self.transport.write_eof()
-            self._timeouts.linger(_LINGER_S, self.transport.abort)
+            self._timeouts.linger(self.transport.abort)
 
-    def give_up(self, error: GatewayError, event: Transitions = READING_STOPS) -> None:
+    def give_up(self, error: GatewayError, event: Transitions = transitions.READING_STOPS) -> None:
         """Stop reading, and respond with ``error`` to the request that is being read once it has started."""
         before = self.state
         if before not in READING:
@@ -387,7 +339,7 @@ class HttpProtocol:
         elif self._incoming is not None:
             self._incoming.reject(error)
 
-    def _ping(self, again_s: float) -> None:
+    def _ping(self, again_s: float = 0.01) -> None:
         """Send an interim response to a client that stopped sending; a later ping fails if it has gone."""
         if self.is_answering and not self._reply_begun and not self.transport.is_closing():
             self.send_continue()

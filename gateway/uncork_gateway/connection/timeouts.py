@@ -11,6 +11,7 @@ from uncork_gateway.errors import Unreadable
 
 MIN_BODY_BYTES_PER_S = 500
 """Less than a telephone line carries; so low that no real upload is taken for an attack."""
+_LINGER_S = 5.0
 
 
 class Timeouts:
@@ -39,10 +40,10 @@ class Timeouts:
     def stop(self) -> None:
         self._timer.cancel()
 
-    def linger(self, seconds: float, abort: Callable[[], None]) -> None:
-        """Stop all checks, and call ``abort`` after ``seconds``."""
+    def linger(self, abort: Callable[[], None]) -> None:
+        """Stop all checks, and call ``abort`` after five seconds."""
         self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, abort)
+        self._timer = self._loop.call_later(_LINGER_S, abort)
 
     def _restart(self) -> None:
         self._since = self._loop.time()

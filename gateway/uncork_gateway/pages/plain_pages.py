@@ -12,14 +12,21 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from uncork_gateway.auth import AcceptedKeys, ApiKeys, RefuseOtherSites, RequireKey, WriteError
-from uncork_gateway.cors import AllowedOrigins, AllowOrigins
+from uncork_gateway.auth import (
+    AcceptedKeys,
+    AllowedOrigins,
+    AllowOrigins,
+    ApiKeys,
+    RefuseOtherSites,
+    RequireKey,
+    WriteError,
+)
 from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served, options
-from uncork_gateway.pages.status.status_builder import StatusBuilder
+from uncork_gateway.pages.status.service_status import StatusBuilder
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 

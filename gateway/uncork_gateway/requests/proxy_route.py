@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import RequestResult
+from uncork_gateway.auth import without_cors
 from uncork_gateway.backends.model_servers.known_models import can_be_known
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, Sent, with_trace
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
-from uncork_gateway.cors import without_cors
 from uncork_gateway.dialects.base import JSON
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import JSON_LENGTH, Header, header_lines, origin_form, path_of, with_request_id

@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from mypy_extensions import mypyc_attr
 
-from uncork_gateway.connection.inflating import STEPS_AT_ONCE, Inflating
+from uncork_gateway.connection.decompression import STEPS_AT_ONCE, Inflating
 from uncork_gateway.connection.pieces import Pieces
 from uncork_gateway.errors import TIMEOUT_HEADER, BodyTooLarge, GatewayError, no_room
 from uncork_gateway.headers import header_lines

@@ -21,7 +21,7 @@ from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, Mo
 from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.models.unserved import why_unserved
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served, options
-from uncork_gateway.pages.openapi import make_openapi
+from uncork_gateway.pages.openapi.document import make_openapi
 from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.pages.problems import problem_response
 from uncork_gateway.protocols.rows import error_body
@@ -45,7 +45,7 @@ class ServicePages:
         catalogue: Catalogue,
         *,
         missing: Callable[[], str],
-        repository: Callable[[], Repository],
+        repository: Callable[[], Repository | None],
     ) -> None:
         self._front = front
         self._catalogue = catalogue
@@ -57,11 +57,9 @@ class ServicePages:
             ready=lambda: not front.unready(),
             statistics=not has_admin,
         )
-        triton = TritonPages(lambda: self._catalogue.models, lambda: repository().unloaded())
-        of_clients, of_operators = (
-            loading_routes(RepositoryAccess(repository, is_allowed=allowed))
-            for allowed in (lambda: front.settings.trusts_clients, lambda: True)
-        )
+        clients = RepositoryAccess(repository, is_allowed=lambda: front.settings.trusts_clients)
+        operators = RepositoryAccess(repository, is_allowed=lambda: True)
+        triton = TritonPages(lambda: self._catalogue.models, clients.unloaded)
         # Before the route of a model, which would take "stats" for a name.
         moved = triton.moved_statistics_routes() if has_admin else []
         links = FOR_CLIENTS if has_admin else FOR_CLIENTS | FOR_OPERATORS
@@ -74,11 +72,11 @@ class ServicePages:
             for_clients=[
                 Route("/openapi.json", self._openapi),
                 *triton.routes(),
-                *of_clients,
+                *loading_routes(clients),
                 *moved,
                 *models.routes(),
             ],
-            operating=[*triton.statistics_routes(), *(of_operators if has_admin else [])],
+            operating=[*triton.statistics_routes(), *(loading_routes(operators) if has_admin else [])],
             free=[*home.routes(), *docs_routes()],
             like_readyz=["/ping"],  # which Amazon SageMaker asks
             error=_error,

@@ -20,7 +20,7 @@ from tests.gateway.client import JSON, Connection, request
 from tests.gateway.proxy_stage import V1, V2, infer, merging, predictions, rows_body
 from tests.gateway.running import turns
 from tests.gateway.stage import LIMIT_BYTES, Stage, detail
-from uncork_gateway.connection import decompression, inflating
+from uncork_gateway.connection import decompression
 from uncork_gateway.connection.decompression import inflate as inflate_steps
 from uncork_gateway.errors import BadRequest, BodyTooLarge
 from uncork_gateway.requests import request as requests
@@ -224,7 +224,7 @@ async def test_large_bodies_are_inflated_beside_the_loop(
     body: bytes, leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They occupy the pool until then; nothing is executed for a client that has disconnected."""
-    monkeypatch.setattr(inflating, "_STEP_BYTES", 10)
+    monkeypatch.setattr(decompression, "_STEP_BYTES", 10)
     monkeypatch.setattr(requests, "STEPS_AT_ONCE", 2)
 
     stage = Stage()
@@ -243,7 +243,7 @@ async def test_large_bodies_are_inflated_beside_the_loop(
 
 
 async def test_a_large_broken_body_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflating, "_STEP_BYTES", 10)
+    monkeypatch.setattr(decompression, "_STEP_BYTES", 10)
     monkeypatch.setattr(requests, "STEPS_AT_ONCE", 2)
 
     stage = Stage()

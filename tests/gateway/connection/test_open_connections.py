@@ -4,27 +4,21 @@ import logging
 
 import pytest
 
-from uncork_gateway.connection.open_connections import OpenConnections
+from uncork_gateway.connection.listener_context import OpenConnections
 
 
 def test_connections_above_the_maximum_are_refused_until_others_close() -> None:
     connections = OpenConnections()
-    assert [connections.opened(2) for _ in range(4)] == [True, True, False, False]
-    assert not connections.is_flooded(2)
+    assert [connections.opened(2) for _ in range(4)] == ["accepted"] * 2 + ["too many"] * 2
     for _ in range(3):
         connections.closed()
-    assert connections.opened(2)
-    assert not connections.opened(2)
+    assert [connections.opened(2) for _ in range(2)] == ["accepted", "too many"]
 
 
 def test_refusals_have_a_limit_too() -> None:
     """Each of them uses a file until its client has read it."""
     connections = OpenConnections()
-    answers = []
-    for _ in range(40):
-        connections.opened(10)
-        answers.append(connections.is_flooded(10))
-    assert answers.index(True) == 26
+    assert [connections.opened(10) for _ in range(40)].index("flooded") == 26
 
 
 def test_the_log_says_so_once_for_a_while(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,8 +5,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_gateway.auth import RefuseOtherSites, RequireKey
-from uncork_gateway.cors import AllowOrigins
+from uncork_gateway.auth import AllowOrigins, RefuseOtherSites, RequireKey
 from uncork_workers.wire.schema import DefinitionError, check_route
 
 

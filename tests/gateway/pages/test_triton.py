@@ -17,7 +17,7 @@ from uncork_dispatcher import BatchStatus
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.pages.models.metadata import Model, ModelSource
 from uncork_gateway.pages.models.outputs import Outputs
-from uncork_gateway.pages.models.statistics import statistics_of
+from uncork_gateway.pages.models.triton import statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
 

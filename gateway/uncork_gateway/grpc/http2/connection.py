@@ -87,11 +87,9 @@ class GrpcConnection(asyncio.Protocol):
             loop=self._loop,
         )
         self._connections.add(self)
-        most = self._context.limits.max_connections
-        if not self._context.open.opened(most):
-            if self._context.open.is_flooded(most):
-                transport.abort()
-                return
+        if (count := self._context.opened()) == "flooded":
+            transport.abort()
+        elif count == "too many":
             self.session.begin()
             self.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many connections"))
         elif self._context.closing:

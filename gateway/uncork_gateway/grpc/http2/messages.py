@@ -4,7 +4,7 @@ import asyncio
 import struct
 from typing import Protocol
 
-from uncork_gateway.connection.inflating import Inflating
+from uncork_gateway.connection.decompression import Inflating
 from uncork_gateway.connection.pieces import Pieces
 from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, no_room
 from uncork_gateway.grpc.statuses import CallFailed, Code

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from uncork_gateway.connection.inflating import STEPS_AT_ONCE
+from uncork_gateway.connection.decompression import STEPS_AT_ONCE
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.turn import BLOCK_BYTES_PER_WORK, FIELD_WORK
 from uncork_gateway.grpc.http2 import frames, replies

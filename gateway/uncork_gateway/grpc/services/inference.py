@@ -11,10 +11,14 @@ from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.methods import Answer, unary
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.pages.models.configuration import config_of
 from uncork_gateway.pages.models.metadata import UnknownModel, metadata_of, server_of
-from uncork_gateway.pages.models.statistics import statistics_of
-from uncork_gateway.pages.models.triton import STATISTICS_MOVED, every_version, index_of
+from uncork_gateway.pages.models.triton import (
+    STATISTICS_MOVED,
+    config_of,
+    every_version,
+    index_of,
+    statistics_of,
+)
 from uncork_gateway.repository import RepositoryAccess
 
 NAME = "inference.GRPCInferenceService"

@@ -1,21 +1,52 @@
 """The routes of the dashboard."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from string import Template
 
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Message, Send
 
 from uncork_gateway.auth import WriteError
 from uncork_gateway.pages import theme
 from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
-from uncork_gateway.pages.dashboard.event_stream import HEADERS, MEDIA_TYPE, EventStream
 from uncork_gateway.pages.dashboard.feed import Commands, Feed
-from uncork_gateway.pages.dashboard.history import History
-from uncork_gateway.pages.dashboard.sampler import Sampler
-from uncork_gateway.pages.status.status_builder import StatusBuilder
+from uncork_gateway.pages.dashboard.history import History, Sampler
+from uncork_gateway.pages.status.service_status import StatusBuilder
+
+_PATIENCE_S = 10.0
+# A proxy must not buffer events.
+HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
+MEDIA_TYPE = "text/event-stream"
+
+
+class EventStream(StreamingResponse):
+    """Sends server-sent events until they end, or the client disconnects or stops reading.
+
+    A client that has stopped reading blocks the next frame, perhaps for hours: its operating system still
+    acknowledges packets. After ten seconds the connection is aborted.
+    """
+
+    def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(frames, headers=HEADERS, media_type=MEDIA_TYPE)
+        self._frames = frames
+
+    async def stream_response(self, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(_PATIENCE_S):
+                await send(message)
+
+        async with aclosing(self._frames):
+            try:
+                await super().stream_response(send_in_time)
+            except TimeoutError:
+                raise ClientDisconnect from None
+
 
 PREFIX = "/dashboard"
 PACKAGE = "plotly"

@@ -1,4 +1,4 @@
-"""Triton's extensions of V2: model configuration, statistics, and the repository index."""
+"""Triton's extensions of V2, for HTTP and gRPC: model configuration, statistics, and the repository index."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
@@ -10,12 +10,108 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from uncork_dispatcher.policies import make_policy
+from uncork_dispatcher.policies.fixed import FixedPolicy
+from uncork_dispatcher.policies.none import NonePolicy
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.pages.models.configuration import config_of
-from uncork_gateway.pages.models.metadata import Model, ModelVersions, model_asked
-from uncork_gateway.pages.models.statistics import statistics_of
+from uncork_gateway.pages.models.inputs import inputs_of
+from uncork_gateway.pages.models.metadata import PLATFORM, Model, ModelVersions, model_asked
+from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_gateway.repository import RepositoryAccess
+from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR
 from uncork_gateway.versions import ServiceName
+from uncork_workers.wire.schema import ApiSettings
+
+_NS = 10**9
+
+
+def statistics_of(model: Model) -> dict[str, Any]:
+    """Return the statistics of a model since the gateway started, from its API's counts.
+
+    The gateway knows only a batch's total time in the worker, reported as ``compute_infer``. Clients expect
+    the same count in all three ``compute`` fields.
+    """
+    tally = model.tally
+    inference = tally.inference
+    answered = sum(count for status, count in tally.statuses.items() if status < FIRST_CLIENT_ERROR)
+    return {
+        "name": model.name,
+        "version": model.version,
+        "last_inference": round(inference.last_release * 1000),
+        "inference_count": inference.rows,
+        "execution_count": tally.endings["worked"],
+        "inference_stats": {
+            "success": _duration(answered, inference.succeeded_s),
+            "fail": _duration(tally.statuses.total() - answered, inference.failed_s),
+            "queue": _duration(tally.queue_wait.count, tally.queue_wait.sum),
+            **_compute(inference.ran, inference.run_s),
+            "cache_hit": _duration(0, 0.0),
+            "cache_miss": _duration(0, 0.0),
+        },
+        "batch_stats": [
+            {"batch_size": rows, **_compute(batches, inference.batches_s[rows])}
+            for rows, batches in sorted(inference.batches.items())
+        ],
+    }
+
+
+def _compute(count: int, seconds: float) -> dict[str, Any]:
+    nothing = _duration(count, 0.0)
+    return {"compute_input": nothing, "compute_infer": _duration(count, seconds), "compute_output": nothing}
+
+
+def _duration(count: int, seconds: float) -> dict[str, int]:
+    return {"count": count, "ns": round(seconds * _NS)}
+
+
+def config_of(model: Model) -> dict[str, Any]:
+    """Return Triton's ``ModelConfig``, with shapes of one row and the outputs known so far.
+
+    APIs that stream are "decoupled": they may send any number of messages per request.
+    """
+    settings = model.api.settings
+    batching = _dynamic_batching(settings)
+    return {
+        "name": model.name,
+        "platform": PLATFORM,
+        "backend": PLATFORM,
+        "version_policy": {"specific": {"versions": [int(model.version)]}},
+        "max_batch_size": _most_rows(settings),
+        # Clients read the format of each input; Uncork does not know which arrays are images.
+        "input": [{**_tensor(spec), "format": "FORMAT_NONE"} for spec in inputs_of(model.api)],
+        "output": [_tensor(spec) for spec in model.outputs.known()],
+        **({} if batching is None else {"dynamic_batching": batching}),
+        **({"model_transaction_policy": {"decoupled": True}} if model.api.streams else {}),
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    kind = "STRING" if spec.datatype == "BYTES" else spec.datatype
+    return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": list(spec.shape)}
+
+
+def _most_rows(settings: ApiSettings) -> int:
+    """Return the most rows in a batch; where rows have costs, the most rows of cost 1."""
+    cost = settings.cost if isinstance(settings.cost, int | float) else 1
+    most = max(1, int(settings.limit_rows // cost))
+    return min(most, *(settings.allowed_batch_sizes or (most,))[-1:])
+
+
+def _dynamic_batching(settings: ApiSettings) -> dict[str, Any] | None:
+    """Return Triton's description of batching; None if requests are not batched.
+
+    Only the policy ``fixed`` sets a preferred size and a delay; other policies hold at most until the goal.
+    """
+    policy = make_policy(settings.policy, limit_rows=settings.limit_rows)
+    if isinstance(policy, NonePolicy):
+        return None
+    longest_s, preferred = settings.mb_max_latency / 1000, []
+    if isinstance(policy, FixedPolicy):
+        longest_s = min(longest_s, policy.wait_s)
+        if settings.cost is None and policy.limit_rows < settings.limit_rows:
+            preferred = [policy.limit_rows]
+    return {"preferred_batch_size": preferred, "max_queue_delay_microseconds": round(longest_s * 1e6)}
+
 
 STATISTICS_MOVED = "statistics are on the admin port (--admin-port), not on this one"
 

@@ -11,8 +11,7 @@ from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, body_of, with_fields
 from uncork_gateway.pages.openapi.errors import ERROR, OPENAI_ERROR, PROBLEM, errors_of, other_errors
 from uncork_gateway.pages.openapi.models import TAGS, paths_of_models
-from uncork_gateway.pages.openapi.replies import any_other, result_of
-from uncork_gateway.pages.openapi.results import example_result
+from uncork_gateway.pages.openapi.results import any_other, example_result, result_of
 from uncork_gateway.requests.classes import CLASS_HEADER
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.version import VERSION

@@ -26,7 +26,7 @@ from uncork_gateway.errors import (
 )
 from uncork_gateway.headers import TIMEOUT, Header
 from uncork_gateway.pages.openapi.bodies import Schema
-from uncork_gateway.pages.openapi.replies import REQUEST_ID, header
+from uncork_gateway.pages.openapi.results import REQUEST_ID, header
 from uncork_gateway.requests.head import read_head, too_large
 from uncork_gateway.settings import ServerSettings
 

@@ -17,8 +17,7 @@ from uncork_gateway.pages.models.metadata import (
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, example_of
 from uncork_gateway.pages.openapi.errors import errors_of, key_error, other_errors
-from uncork_gateway.pages.openapi.replies import REPLY_HEADERS
-from uncork_gateway.pages.openapi.results import ExampleResult, example_result, reply_example
+from uncork_gateway.pages.openapi.results import REPLY_HEADERS, ExampleResult, example_result, reply_example
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.versions import FIRST
 from uncork_workers.wire.schema import JSON, ApiDescription

@@ -164,14 +164,27 @@ def _raise_goal(figures: Figures, names: Names) -> Iterator[Advice]:
         )
 
 
+def goal_with_room_s(figures: Figures) -> float | None:
+    """Return a goal with room for bulk in a batch, if bulk is queued and the current goal has no room.
+
+    There is room if a request may wait for a batch and share the next: three times the fixed part.
+    """
+    bulk, estimate = figures.stats.bulk, figures.estimate
+    if bulk is None or not bulk.queued_requests or estimate is None:
+        return None
+    needed_s = 3 * estimate.upper(0)
+    return needed_s if needed_s > figures.stats.rules.goal_s else None
+
+
 def _bulk_without_room(figures: Figures, names: Names) -> Iterator[Advice]:
-    if figures.goal_with_room_s is not None:
+    goal_s = goal_with_room_s(figures)
+    if goal_s is not None:
         yield advise(
             "bulk_without_room",
             goal_s=figures.stats.rules.goal_s,
             fixed_s=figures.seconds(0),
             setting=names.goal,
-            to_s=figures.goal_with_room_s,
+            to_s=goal_s,
         )
 
 

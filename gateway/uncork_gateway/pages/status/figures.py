@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from uncork_dispatcher import ApiStats, Estimate, WorkStats
 from uncork_dispatcher.advice import WORTH
 from uncork_dispatcher.learning.estimator import EARNED_REACH
-from uncork_dispatcher.scheduling.bulk import longest_wait_s, most_cycles_s
-from uncork_gateway.pages.status.document import ApiState, BulkLimit, Failure, Limit
+from uncork_gateway.pages.status.document import ApiState, Failure, Limit
 from uncork_gateway.telemetry.recent import Recent
 
 # Above this share of the capacity, bursts make queues grow without bound.
@@ -22,7 +21,6 @@ _SURE = 0.15
 _THIN = 0.7
 # Below this share of busy time, workers limit nothing but bursts.
 _BUSY = 0.8
-_HALF = 0.5
 # A smaller share of the workers' time is not mentioned.
 _SOME_TIME = 0.1
 
@@ -69,7 +67,7 @@ class Figures:
     def state(self) -> ApiState:
         """The state, by the shares of errors and refusals among the responses."""
         share = self.recent.error_share + self.recent.refused_share
-        if share >= _HALF:
+        if share >= MOSTLY:
             return "failing"
         return "degraded" if share > A_FEW else "ok"
 
@@ -77,36 +75,6 @@ class Figures:
     def is_late(self) -> bool:
         """True if more than a few recent requests exceeded the goal."""
         return self.goal_s is not None and not self.recent.is_few and self.recent.p99_s > self.goal_s
-
-    @property
-    def bulk_limited_by(self) -> BulkLimit | None:
-        """The limit on the rows of the second class in a batch; None if unknown."""
-        stats, rate, workers = self.stats, self.recent.rate, self.work.workers
-        if self.estimate is None or not workers:
-            return None
-        # The displayed estimate includes the transport.
-        cycles_s = most_cycles_s(
-            rate, self.estimate, workers=workers, transport_s=0.0, limit_rows=stats.limit_rows
-        )
-        wait_s = longest_wait_s(stats.rules.goal_s, rate, self.estimate) if rate else math.inf
-        rows = self.estimate.rows_within(min(wait_s, cycles_s), z=0)
-        if rows >= stats.limit_rows:
-            return "cap"
-        if rows < 1:
-            return "share"
-        return "goal" if wait_s <= cycles_s else "cycles"
-
-    @property
-    def goal_with_room_s(self) -> float | None:
-        """A goal with room for bulk in a batch, if bulk is queued and the current goal has no room.
-
-        There is room if a request may wait for a batch and share the next: three times the fixed part.
-        """
-        bulk, estimate = self.stats.bulk, self.estimate
-        if bulk is None or not bulk.queued_requests or estimate is None:
-            return None
-        needed_s = 3 * estimate.upper(0)
-        return needed_s if needed_s > self.stats.rules.goal_s else None
 
     # Capacity
 
@@ -183,8 +151,7 @@ class Figures:
     def throughput_of_worker(self) -> float:
         """The rows per second of one worker that is always busy; 0 if unknown.
 
-        It assumes the largest allowed batches, but none larger than have run, because the estimate may be too
-        flat.
+        It assumes the largest allowed batches that have run, because the estimate may be too flat.
         """
         requested = max(self.recent.rows_per_request, self.stats.smallest_rows)
         return self.throughput(max(requested, min(self.best_rows, self._largest_rows)))

@@ -1,34 +1,24 @@
-"""Describes one service, or the servers behind a proxy, for the document of ``/status``."""
+"""Builds the document of ``/status`` from the services, or the servers behind a proxy."""
 
 import asyncio
-import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from uncork_dispatcher import ApiStats, AsyncDispatcher, ClassStats, Decision, WorkStats
-from uncork_dispatcher.learning.measures import Padding
+from uncork_dispatcher import ApiStats, AsyncDispatcher, Decision, WorkStats
+from uncork_dispatcher.wording import are
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.advise import advice_for
-from uncork_gateway.pages.status.explain import sentence, waits_for, why_refused, why_this_size
+from uncork_gateway.pages.status.api_status import ServedApi, describe_api, describe_classes
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.names import OWN_SLOTS, PROXY, SERVICE, Names
-from uncork_gateway.pages.status.scaling import describe_scaling
-from uncork_gateway.pages.status.slots import describe_slots, overall
-from uncork_gateway.telemetry.recent import Recent
+from uncork_gateway.pages.status.names import OWN_SLOTS, PROXY, SERVICE
+from uncork_gateway.pages.status.slots import describe_scaling, describe_slots, overall
+from uncork_gateway.telemetry.finished_batches import FinishedBatches
+from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
-
-
-class ServedApi(NamedTuple):
-    """An API's own route, if any; and whether it defines a cost, and streams."""
-
-    route: str | None = None
-    weighs: bool = False
-    streams: bool = False
+from uncork_gateway.version import VERSION
 
 
 class ScalingNow(NamedTuple):
@@ -170,9 +160,9 @@ class ServiceStatus:
         found: list[document.RequestClass] = []
         if figures.stats.bulk is not None and (classes := self._recorder.classes(name)) is not None:
             recent = self._recorder.recent_bulk(name, self._clock())
-            found = _classes(classes, figures, figures.stats.bulk, recent)
+            found = describe_classes(classes, figures, figures.stats.bulk, recent)
         names = OWN_SLOTS if figures.stats.rules.concurrency > 1 else self._names
-        return _api(figures, served, failure, names, found, service=service, key=self._prefix + name)
+        return describe_api(figures, served, failure, names, found, service=service, key=self._prefix + name)
 
     def _figures(
         self, work: WorkStats, now: float, epoch_s: float, *, draining: bool
@@ -239,134 +229,101 @@ def _utilization(apis: Sequence[Figures], work: WorkStats) -> float | None:
     return min(1.0, max([shared_s, *own_s]) / (work.workers * seconds))
 
 
-def _api(
-    figures: Figures,
-    served: ServedApi,
-    failure: document.Failure | None,
-    names: Names,
-    classes: list[document.RequestClass],
-    *,
-    service: str,
-    key: str,
-) -> document.Api:
-    stats, recent, counts = figures.stats, figures.recent, figures.recent.counts
-    return document.Api(
-        id=key,
-        service=service,
-        name=stats.name,
-        route=served.route,
-        streams=served.streams,
-        counts="cost" if served.weighs else "rows",
-        policy=stats.rules.policy,
-        goal_ms=None if figures.goal_s is None else figures.goal_s * 1000,
-        max_batch_rows=figures.cap,
-        workers=stats.workers,
-        state=figures.state,
-        sentence=sentence(figures, names),
-        waits_for=waits_for(figures, names),
-        why_this_size=why_this_size(figures, names),
-        why_refused=why_refused(figures, names),
-        limited_by=figures.limited_by,
-        advice=[document.Advice(code=one.code, text=one.text) for one in advice_for(figures, names)],
-        window_s=recent.seconds,
-        too_few_requests=recent.is_few,
-        answered=recent.answered,
-        errors=_by_status(counts.errors),
-        error_share=recent.error_share if recent.answered else None,
-        refused=recent.refused,
-        refused_share=recent.refused_share if recent.answered else None,
-        coalesced=recent.coalesced,
-        coalesced_share=recent.coalesced / recent.requests if recent.requests else None,
-        failure=failure,
-        requests=_by_status(counts.statuses),
-        protocols={name: some.total() for name, some in counts.statuses_by_protocol.items() if some},
-        releases=dict(counts.releases),
-        sheds=dict(counts.sheds),
-        rate_rows=None if recent.is_few else recent.rate,
-        capacity_rows=figures.capacity,
-        capacity_is_least=figures.capacity_is_least,
-        balanced_rows=figures.balanced_rows,
-        estimate=_estimate(figures),
-        padding=_padding(stats.padding),
-        mean_batch_rows=None if recent.is_few or not recent.batches else recent.mean_rows,
-        latency=_latency(recent),
-        shares=_shares(recent),
-        queued_requests=stats.queued_requests,
-        queued_rows=stats.queued_rows,
-        queued_bytes=stats.queued_bytes,
-        oldest_ms=stats.oldest_s * 1000,
-        classes=classes,
-    )
+# The worst comes first.
+_BY_SEVERITY: Sequence[document.State] = ("not_ready", "failing", "starting", "degraded", "ready")
 
 
-def _classes(
-    names: tuple[str, str], figures: Figures, bulk: ClassStats, recent: Recent
-) -> list[document.RequestClass]:
-    rules = figures.stats.rules
-    first = _class(names[0], figures.recent, figures.stats, rules.goal_s, None)
-    return [first, _class(names[1], recent, bulk, rules.bulk_goal_s, figures.bulk_limited_by)]
+class Lifecycle(Protocol):
+    """A front end, with the parts of its state that the document shows."""
+
+    draining: bool
+    settings_change: document.SettingsChange | None
+
+    def server(self) -> str | None:
+        """Return the name of the service; None until it is known."""
 
 
-def _class(
-    name: str,
-    recent: Recent,
-    queue: ApiStats | ClassStats,
-    goal_s: float | None,
-    limited_by: document.BulkLimit | None,
-) -> document.RequestClass:
-    return document.RequestClass(
-        name=name,
-        goal_ms=None if goal_s is None or goal_s == math.inf else goal_s * 1000,
-        answered=recent.answered,
-        refused=recent.refused,
-        sheds=dict(recent.counts.sheds),
-        rate_rows=None if recent.is_few else recent.rate,
-        latency=_latency(recent),
-        queued_requests=queue.queued_requests,
-        queued_rows=queue.queued_rows,
-        queued_bytes=queue.queued_bytes,
-        oldest_ms=queue.oldest_s * 1000,
-        limited_by=limited_by,
-    )
+class StatusBuilder:
+    """Builds the status of a front end.
+
+    Args:
+        services: returns the services; a proxy's servers count as one.
+        batches: the finished batches of all services.
+        clock: returns monotonic seconds.
+        wall_clock: returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        front: Lifecycle,
+        services: Callable[[], Sequence[ServiceStatus]],
+        batches: FinishedBatches,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._front = front
+        self._services = services
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._made = clock()
+        self.batches_after = batches.after
+
+    def status(self) -> document.Status:
+        """Return the current document."""
+        described = [service.describe(draining=self._front.draining) for service in self._services()]
+        services = [one.service for one in described]
+        only = services[0] if len(services) == 1 else None
+        state = only.state if only else self._state(services)
+        return document.Status(
+            version=VERSION,
+            server=self._front.server(),
+            time=self._wall_clock(),
+            uptime_s=self._clock() - self._made,
+            window_s=WINDOW_S,
+            state=state,
+            sentence=only.sentence if only else _summary(state, services),
+            restarts=sum(one.restarts for one in services),
+            utilization=only.utilization if only else _mean_utilization(described),
+            scaling=only.scaling if only else None,
+            settings_change=self._front.settings_change,
+            services=services,
+            workers=[worker for one in described for worker in one.workers],
+            apis=[api for one in described for api in one.apis],
+        )
+
+    def figures(self, most: int) -> dict[str, Figures]:
+        """Return the measurements of the first ``most`` APIs by id; cheap, because shares are left out."""
+        found: dict[str, Figures] = {}
+        for service in self._services():
+            found |= service.figures(most - len(found))
+        return found
+
+    def _state(self, services: Sequence[document.Service]) -> document.State:
+        if self._front.draining:
+            return "draining"
+        states = {service.state for service in services}
+        return next((state for state in _BY_SEVERITY if state in states), "not_ready")
 
 
-def _by_status(counts: Counter[int]) -> dict[str, int]:
-    return {str(status): count for status, count in sorted(counts.items())}
+def _summary(state: document.State, services: Sequence[document.Service]) -> str:
+    """Describe the state if there are several services, or none."""
+    if not services:
+        return "No service is served."
+    if state == "draining":
+        return services[0].sentence
+    told = [f"{one.name}: {one.sentence}" for one in services if one.state != "ready"]
+    ready = len(services) - sum(one.state in ("starting", "not_ready") for one in services)
+    of_all = f"{len(services)}" if ready == len(services) else f"{ready} of {len(services)}"
+    return " ".join([f"{of_all} services {are(ready)} ready.", *told])
 
 
-def _estimate(figures: Figures) -> document.Estimate | None:
-    estimate, known = figures.estimate, figures.stats.known_rows
-    if estimate is None or known is None:
-        return None
-    return document.Estimate(
-        intercept_ms=estimate.intercept_s * 1000,
-        slope_ms=estimate.slope_s * 1000,
-        spread=estimate.spread,
-        rows=known,
-    )
-
-
-def _padding(padding: Padding | None) -> document.Padding | None:
-    if padding is None:
-        return None
-    limit = padding.length_limit
-    return document.Padding(
-        measure=padding.measure, share=padding.share, length_limit=limit if math.isfinite(limit) else None
-    )
-
-
-def _latency(recent: Recent) -> document.Latency | None:
-    if recent.is_few:
-        return None
-    p50, p95, p99 = (recent.counts.duration.quantile(share) * 1000 for share in (0.5, 0.95, 0.99))
-    return document.Latency(p50_ms=p50, p95_ms=p95, p99_ms=p99)
-
-
-def _shares(recent: Recent) -> document.TimeShares | None:
-    if recent.is_few or not recent.counts.ran:
-        return None
-    return document.TimeShares(
-        queue_ms=recent.queue_s * 1000,
-        batch_ms=recent.run_s * 1000,
-        transport_ms=recent.transport_s * 1000,
-    )
+def _mean_utilization(described: Sequence[Described]) -> float | None:
+    """Return the services' mean utilization, weighted by workers; None if unknown for all."""
+    known = [
+        (one.service.utilization, len(one.workers))
+        for one in described
+        if one.service.utilization is not None
+    ]
+    workers = sum(count for _, count in known)
+    return sum(share * count for share, count in known) / workers if workers else None

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from tests.gateway.backends.lines import bodies, sent, shout
 from tests.gateway.backends.model_servers.fake_server import Call, Reply
 from tests.gateway.backends.model_servers.merged_stage import stage
-from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part
-from uncork_gateway.backends.model_servers.refused_calls import accepted_rows, bisect, refused
+from uncork_gateway.backends.model_servers.merged_calls import (
+    CallResult,
+    Part,
+    accepted_rows,
+    bisect,
+    refused,
+)
 from uncork_gateway.backends.model_servers.server import CallStatus, ServerResponse
 
 

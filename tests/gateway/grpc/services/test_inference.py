@@ -21,7 +21,7 @@ from uncork_gateway.grpc.services.inference import Inference
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import Code, trailers_of
 from uncork_gateway.pages.models.metadata import streaming_models_of
-from uncork_gateway.repository import NoRepository, RepositoryAccess
+from uncork_gateway.repository import RepositoryAccess
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
 from uncork_workers.wire.schema import ApiDescription
 
@@ -75,7 +75,7 @@ def test_an_api_that_streams_is_decoupled() -> None:
         """Return which of the models that stream are decoupled."""
         models = streaming_models_of("fake", service(*apis))
         known = Models(lambda: {name: {"1": model} for name, model in models.items()}, str)
-        access = RepositoryAccess(NoRepository, is_allowed=bool)
+        access = RepositoryAccess(lambda: None, is_allowed=bool)
         methods = Inference(known, access, unready=str, statistics=False).methods()
         answers = [asked(methods, f"{INFERENCE}ModelConfig", name=name) for name in models]
         return {one.config.name: one.config.model_transaction_policy.decoupled for one in answers}

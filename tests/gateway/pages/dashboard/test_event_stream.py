@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tests.gateway.client import Connection, Server
 from tests.gateway.running import turns
 from tests.loops import other_tasks
-from uncork_gateway.pages.dashboard.event_stream import EventStream
+from uncork_gateway.pages.dashboard.page import EventStream
 
 pytestmark = pytest.mark.virtual_time
 

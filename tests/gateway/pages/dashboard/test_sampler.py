@@ -11,10 +11,9 @@ from tests.gateway.pages.status.staged import figures, recent, stats
 from tests.loops import CheckedLoop
 from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_gateway.pages.dashboard.history import History
-from uncork_gateway.pages.dashboard.sampler import Sampler, point_of
+from uncork_gateway.pages.dashboard.history import History, Sampler, point_of
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.status_builder import StatusBuilder
+from uncork_gateway.pages.status.service_status import StatusBuilder
 
 pytestmark = pytest.mark.virtual_time
 

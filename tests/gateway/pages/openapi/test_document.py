@@ -19,7 +19,7 @@ from tests.loops import HANG_S
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.models.metadata import models_of
-from uncork_gateway.pages.openapi import make_openapi
+from uncork_gateway.pages.openapi.document import make_openapi
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.version import VERSION
 from uncork_workers.definition.adapters import (

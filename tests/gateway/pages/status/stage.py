@@ -10,10 +10,10 @@ from tests.gateway.pages.status.any_figures import NOT_READY
 from tests.gateway.pages.status.staged import figures, stats, work
 from uncork_dispatcher import ApiStats, WorkStats
 from uncork_gateway.backends.slot import BackendSlot
+from uncork_gateway.pages.status.api_status import ServedApi
 from uncork_gateway.pages.status.document import Failure, SettingsChange, Status
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.service_status import ServedApi, ServiceStatus
-from uncork_gateway.pages.status.status_builder import StatusBuilder
+from uncork_gateway.pages.status.service_status import ServiceStatus, StatusBuilder
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.recent import Recent
 

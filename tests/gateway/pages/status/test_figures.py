@@ -9,6 +9,8 @@ from tests.gateway.pages.status.staged import ESTIMATE, figures, recent, stats, 
 from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 from uncork_dispatcher.learning.measures import Padding
 from uncork_dispatcher.stats import ClassStats
+from uncork_gateway.pages.status.advise import goal_with_room_s
+from uncork_gateway.pages.status.api_status import bulk_limited_by
 from uncork_gateway.pages.status.figures import Figures
 
 
@@ -196,7 +198,7 @@ def test_the_share_of_failed_requests_decides_the_state(counts: dict[str, Any], 
 def test_what_limits_bulk_in_a_batch(goal_s: float, limit_rows: int, rate: float, limited_by: str) -> None:
     """A batch takes 10 ms, and 2 ms for each row."""
     api = stats({"goal_s": goal_s, "max_batch_rows": limit_rows, "bulk_goal_s": math.inf})
-    assert figures(api, recent=recent(batches=30, rate=rate)).bulk_limited_by == limited_by
+    assert bulk_limited_by(figures(api, recent=recent(batches=30, rate=rate))) == limited_by
 
 
 @pytest.mark.parametrize(
@@ -206,11 +208,11 @@ def test_a_goal_below_three_fixed_parts_has_no_room(
     goal_s: float, queued: int, needed_s: float | None
 ) -> None:
     api = stats({"goal_s": goal_s, "bulk_goal_s": math.inf}, bulk=ClassStats(queued, 1.0 * queued, 0, 0.0))
-    assert figures(api, recent=recent(batches=30)).goal_with_room_s == pytest.approx(needed_s)
-    assert figures(stats({"goal_s": goal_s}), recent=recent(batches=30)).goal_with_room_s is None
-    assert figures(api, recent=recent(batches=30, estimate=None)).goal_with_room_s is None
+    assert goal_with_room_s(figures(api, recent=recent(batches=30))) == pytest.approx(needed_s)
+    assert goal_with_room_s(figures(stats({"goal_s": goal_s}), recent=recent(batches=30))) is None
+    assert goal_with_room_s(figures(api, recent=recent(batches=30, estimate=None))) is None
 
 
 def test_what_limits_bulk_is_unknown_without_batches_or_workers() -> None:
-    assert figures(recent=recent(batches=30, estimate=None)).bulk_limited_by is None
-    assert figures(recent=recent(batches=30), work=work(0)).bulk_limited_by is None
+    assert bulk_limited_by(figures(recent=recent(batches=30, estimate=None))) is None
+    assert bulk_limited_by(figures(recent=recent(batches=30), work=work(0))) is None

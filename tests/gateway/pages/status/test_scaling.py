@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from uncork_dispatcher import Decision, ScalingReason, ScalingState
-from uncork_gateway.pages.status.scaling import describe_scaling
+from uncork_gateway.pages.status.slots import describe_scaling
 
 CASES: dict[ScalingState, tuple[Decision, str]] = {
     "enough": (
