@@ -113,24 +113,6 @@ def test_a_tensor_of_another_shape_is_refused(shape: Shape, got: tuple[int, ...]
         NdArrayCodec(shape=shape).marshal_tensor(tensor)
 
 
-@pytest.mark.parametrize(
-    ("shape", "body", "rows", "single"),
-    [
-        ((2,), b" \r\n\t[ 1 , 2 ] ", 1, True),
-        ((2,), b" [ [ 1 , 2 ] ] ", 1, False),
-        ((2,), b"\n[\n[1,2]\n,\n[3,4]\n]\n", 2, False),
-        ((), b" 5 ", 1, True),
-        ((), b"[ 5 , 6 , 7 ]", 3, False),
-        ((None,), b" [ 1 ] ", 1, True),
-    ],
-)
-def test_white_space_means_nothing(shape: Shape, body: bytes, rows: int, *, single: bool) -> None:
-    marshalled = NdArrayCodec(shape=shape).decode(body)
-
-    assert (marshalled.rows, marshalled.single) == (rows, single)
-    assert len(json.loads(b"[" + marshalled.body + b"]")) == rows
-
-
 @pytest.mark.parametrize("shape", [(2,), (None,), (), (2, 2)])
 @pytest.mark.parametrize(
     "body",

@@ -59,17 +59,6 @@ def test_bfloat16_becomes_float32() -> None:
     np.testing.assert_array_equal(back, short.astype("f4"))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "datatype"), [("?", "BOOL"), ("i1", "INT8"), (">u2", "UINT16"), ("f2", "FP16"), (">f8", "FP64")]
-)
-def test_a_file_is_a_binary_tensor(dtype: str, datatype: str) -> None:
-    """NumPy dtypes map to V2 datatypes; none maps to BF16."""
-    tensor, single = decode_npy(saved(np.ones((2, 3), dtype)), row_axes=1)
-
-    assert (tensor.datatype, tensor.shape, tensor.form, single) == (datatype, (2, 3), "binary", False)
-    assert tensor.data == np.ones(6, np.dtype(dtype).newbyteorder("<")).tobytes()
-
-
 def test_rows_without_values_can_be_answered() -> None:
     """A handler may return empty rows."""
     many = encode_npy(b"", datatype="FP32", shape=(3, 0), single=False)

@@ -74,7 +74,3 @@ def test_bodies_are_weighed(cost: float | str | None, expected: tuple[float | No
     codec = RawCodec(make_weigh(cost), accepts=["*"])
 
     assert (codec.decode(b"1234", "a/b").cost.total, codec.decode(b"", "a/b").cost.total) == expected
-
-
-def test_an_answer_is_one_value() -> None:
-    assert RawCodec(accepts=["*"]).decode(b"a", "a/b").json_answer(b"[1]") == b"[1]"

@@ -7,11 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.dispatcher.batches import costs_of
-from tests.gateway.protocols.rows_stage import COMMAS, NAMES, ROW_LISTS, columns_body, fields, listed, parts
 from tests.gateway.proxy_stage import error
 from tests.gateway.stage import Stage
 from uncork_gateway.codecs import make_codec
@@ -89,23 +86,6 @@ def test_columns_are_answered_with_columns_if_they_can_be(results: list[bytes], 
     assert said(TF, b'{"inputs": {"a": [1, 2]}}', *results) == {"outputs": told}
 
 
-@given(rows=ROW_LISTS, comma=COMMAS)
-def test_rows_and_results_are_not_touched(rows: list[bytes], comma: bytes) -> None:
-    asked = KSERVE.read(b'{"instances":' + listed(rows, comma) + b"}", ())
-    _, body = KSERVE.write(HandlerResult(200, asked.body), asked, batch_id="g-1")
-
-    assert (asked.rows, asked.body) == (len(rows), b",".join(rows))
-    assert parts(fields(body)["predictions"]) == rows
-
-
-@given(names=NAMES, rows=ROW_LISTS)
-def test_columns_are_not_touched(names: list[bytes], rows: list[bytes]) -> None:
-    asked = TF.read(columns_body(names, [[row] * len(names) for row in rows]), ())
-
-    seen = [fields(row) for row in parts(b"[%b]" % asked.body)]
-    assert seen == [{json.loads(name): row for name in names} for row in rows]
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -123,18 +103,6 @@ def test_columns_are_not_touched(names: list[bytes], rows: list[bytes]) -> None:
 def test_what_is_malformed_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest):
         KSERVE.read(body, ())
-
-
-@given(
-    body=st.binary(max_size=40) | st.sampled_from(['{"instances": ', "["]).map(lambda t: t.encode() * 2000)
-)
-def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    """Malformed input raises only BadRequest."""
-    try:
-        asked = TF.read(body, ())
-    except BadRequest:
-        return
-    assert asked.rows >= 1
 
 
 # End to end

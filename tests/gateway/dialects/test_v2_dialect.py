@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.dispatcher.batches import rows_of
 from tests.gateway.client import Reply, Server, request
 from tests.gateway.protocols import v2_bodies
-from tests.gateway.protocols.v2_bodies import Written, ints, mergeable
+from tests.gateway.protocols.v2_bodies import Written, ints
 from tests.gateway.proxy_stage import Caller, error
 from tests.gateway.running import turns
 from tests.gateway.stage import Stage
@@ -24,8 +21,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.wire import Content
-from uncork_workers.wire.messages import ColumnsForm, ListForm, RowsForm, TensorForm
-from uncork_workers.wire.tensors import split_columns
+from uncork_workers.wire.messages import ListForm, RowsForm, TensorForm
 
 LENGTH = v2_bodies.HEADER
 
@@ -79,46 +75,11 @@ def test_json_is_rows(form: str) -> None:
     assert asked.form == ListForm("INT64", (2,))
 
 
-@given(requests=mergeable())
-def test_what_is_read_is_what_was_sent(requests: list[list[Written]]) -> None:
-    """Values stay as they are."""
-    for inputs in requests:
-        content = v2_bodies.request(*inputs)
-        asked = read(dialect(), content)
-        first = inputs[0]
-        assert asked.rows == first.shape[0]
-        if len(inputs) > 1:
-            names = [tensor.name for tensor in inputs]
-            assert isinstance(asked.form, ColumnsForm)
-            assert [name for name, _ in asked.form.columns] == names
-            for tensor, data in zip(inputs, split_columns(asked.body), strict=True):
-                assert tensor.form != "binary" or data == tensor.block()
-        elif first.form == "binary":
-            assert asked.body == first.block()
-            assert (asked.key, asked.form) == (None, TensorForm(first.datatype, tuple(first.inner)))
-        else:
-            assert len(json.loads(b"[%b]" % asked.body)) == math.prod(first.shape)
-
-
 def test_a_binary_tensor_costs_as_much_as_its_json() -> None:
     asked = read(dialect(shape=[], cost="bytes"), v2_bodies.request(doubles(1.5, 22.25)))
 
     assert (asked.body, asked.form) == (struct.pack("<2d", 1.5, 22.25), TensorForm("FP64", ()))
     assert (asked.rows, asked.key, asked.cost.total) == (2, None, 8)
-
-
-def test_several_inputs_are_objects() -> None:
-    """Row i has value i of each input; its cost may come from a field."""
-    inputs = (
-        ints(1, 2, name="n"),
-        Written(name="b", datatype="BYTES", inner=[], form="binary", items=[b"x", b"yy"]),
-    )
-
-    asked = read(dialect(cost="n"), v2_bodies.request(*inputs))
-
-    assert asked.form == ColumnsForm((("n", ListForm("INT64", ())), ("b", TensorForm("BYTES", ()))))
-    assert split_columns(asked.body) == [b"1,2", inputs[1].block()]
-    assert (asked.rows, asked.key, asked.cost.total) == (2, None, 3)
 
 
 @pytest.mark.parametrize(
@@ -191,17 +152,6 @@ def test_an_array_takes_one_input() -> None:
         read(dialect(shape=[]), v2_bodies.request(ints(1), ints(2, name="y")))
 
 
-@given(body=st.binary(max_size=60), length=st.none() | st.integers(0, 70))
-def test_any_bytes_are_read_or_refused(body: bytes, length: int | None) -> None:
-    """Malformed input raises only BadRequest."""
-    headers = () if length is None else ((LENGTH, b"%d" % length),)
-    try:
-        asked = read(dialect(), Content(body, headers))
-    except BadRequest:
-        return
-    assert asked.rows >= 1
-
-
 # Out
 
 
@@ -229,26 +179,6 @@ def test_results_are_one_tensor(reply: bytes, form: RowsForm, told: tuple[str, l
     assert output.name == "output-0"
     items = [item.text if isinstance(item, v2_bodies.Number) else json.dumps(item) for item in output.items]
     assert (output.datatype, list(output.inner), items) == told
-
-
-@pytest.mark.parametrize(
-    ("reply", "form"),
-    [
-        (struct.pack("<3f", 1.5, math.nan, math.inf), TensorForm("FP32", (3,))),
-        (b"\2\0\0\0\xc3\xa9\0\0\0\0\1\0\0\0]", ListForm("BYTES", (3,))),
-    ],
-)
-def test_rows_of_an_array_are_binary_as_they_are(reply: bytes, form: TensorForm | ListForm) -> None:
-    """Numbers stay as the worker wrote them, NaN and infinity included; strings are prefixed by length."""
-    asked = read(dialect(), v2_bodies.request(ints(1), parameters={"binary_data_output": True}))
-    text = '["é","","]"]'.encode()
-
-    _, [output] = answer(dialect(), asked, reply if isinstance(form, TensorForm) else text, form)
-
-    assert asked.raw
-    assert (output.name, output.datatype, output.form) == ("output-0", form.datatype, "binary")
-    assert output.shape == [1, 3]
-    assert output.block() == reply
 
 
 @pytest.mark.parametrize(
@@ -282,13 +212,6 @@ def test_objects_are_a_tensor_for_each_key() -> None:
         [struct.pack("<d", 0.5), struct.pack("<d", 1)],
     )
     assert (label.name, label.datatype, label.form, label.items) == ("label", "BYTES", "flat", ["a", "b"])
-
-
-def test_an_output_that_there_is_not_is_refused() -> None:
-    asked = read(dialect(), v2_bodies.request(ints(1), outputs=outputs(("score", None))))
-
-    with pytest.raises(BadRequest, match=r"^unknown output 'score'; available outputs: 'a', 'b'$"):
-        answer(dialect(), asked, b'{"a": 1, "b": 2}')
 
 
 @pytest.mark.parametrize("name", [None, "", "7", 'é\u0000"', "😀"])

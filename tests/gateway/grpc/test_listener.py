@@ -24,13 +24,6 @@ OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 ECHO, STREAM, HANG, NONE = "/t.T/Echo", "/t.T/Stream", "/t.T/Hang", "/t.T/None"
 
 
-class MetadataCall(EchoCall):
-    """Answers with the client's metadata as trailers."""
-
-    def end_received(self) -> None:
-        self.stream.reply(self._message, self.head.metadata)
-
-
 @asynccontextmanager
 async def listening(
     make_call: Any = EchoCall, tls: ssl.SSLContext | None = None
@@ -78,18 +71,6 @@ async def test_unary_calls(size: int, compression: grpc.Compression) -> None:
         assert server.pool.used_bytes == 0
 
 
-async def test_metadata() -> None:
-    sent = [("x-text", "a b"), ("x-bin", b"\0\1\xff"), ("x-twice", "1"), ("x-twice", "2")]
-
-    def work(channel: Any) -> Any:
-        _, call = channel.unary_unary(ECHO).with_call(b"", metadata=sent)
-        return [tuple(pair) for pair in call.trailing_metadata()]
-
-    async with listening(MetadataCall) as (_, address):
-        received = await in_thread(work, address)
-    assert [pair for pair in received if pair[0].startswith("x-") and pair[0] != "x-request-id"] == sent
-
-
 async def test_many_calls_at_once_and_one_after_the_other() -> None:
     def work(channel: Any) -> list[bytes]:
         echo = channel.unary_unary(ECHO)
@@ -99,23 +80,6 @@ async def test_many_calls_at_once_and_one_after_the_other() -> None:
     async with listening() as (server, address):
         assert await in_thread(work, address) == [b"%d" % each for each in range(400)]
         assert len({call.stream.connection.number for call in server.calls}) == 1
-
-
-async def test_a_stream_in_both_directions() -> None:
-    bodies = [b"%d" % each * 500 for each in range(500)]
-    async with (
-        listening() as (_, address),
-        connected(address) as channel,
-    ):
-        call = channel.stream_stream(STREAM)(iter(bodies), compression=grpc.Compression.Gzip)
-        assert [body async for body in call] == bodies
-        assert await call.code() is grpc.StatusCode.OK
-        call = channel.stream_stream(STREAM)()
-        for body in (b"1", b"2" * 2_000_000):
-            await call.write(body)
-            assert await call.read() == body
-        await call.done_writing()
-        assert await call.read() is grpc.aio.EOF
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from uncork_gateway.grpc.messages import POOL, SERVICES, message
+from uncork_gateway.grpc.messages import POOL, SERVICES
 
 ROOT = Path(__file__).parents[3]
 # Modules that register the definitions in protobuf's default pool.
@@ -187,30 +187,3 @@ for name in {[name for name in names if not name.startswith("google/")]}:
 """
 
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_unknown_fields_are_accepted_and_kept() -> None:
-    unknown = b"\xfa\x3f\x03new"
-
-    request = message("inference.ModelInferRequest").FromString(b"\x0a\x01m" + unknown)
-
-    assert request.model_name == "m"
-    assert request.SerializeToString().endswith(unknown)
-
-
-def test_signatures_travel_as_any() -> None:
-    signatures = message("tensorflow.serving.SignatureDefMap")()
-    signatures.signature_def["serving_default"].method_name = "tensorflow/serving/predict"
-    response = message("tensorflow.serving.GetModelMetadataResponse")()
-    response.model_spec.version.value = 1
-    response.metadata["signature_def"].Pack(signatures)
-
-    read = type(response).FromString(response.SerializeToString())
-
-    assert read.metadata["signature_def"].TypeName() == "tensorflow.serving.SignatureDefMap"
-    assert type(signatures).FromString(read.metadata["signature_def"].value) == signatures
-
-
-def test_an_unknown_message_is_a_key_error() -> None:
-    with pytest.raises(KeyError):
-        message("inference.Nothing")

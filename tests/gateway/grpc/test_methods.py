@@ -11,7 +11,6 @@ from tests.gateway.grpc.call_stage import INFER, PREDICT, calls, numbers
 from tests.gateway.grpc.fake_stream import FakeConnection
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.telemetry.access_log import AccessLog
 
@@ -51,16 +50,6 @@ async def test_keys_are_required_but_for_health(tmp_path: Path) -> None:
         key = ((b"x-api-key", b"a-key-of-sixteen-characters"),)
         _, stream = stage.ask(b"", path=METADATA, metadata=key)
         assert stream.code is Code.OK
-
-
-async def test_methods_that_answer_at_once(tmp_path: Path) -> None:
-    async with calls(tmp_path) as stage:
-        _, wrong = stage.ask(b"\xff", path=METADATA)
-        _, stream = stage.ask(b"", path=METADATA)
-
-        assert (wrong.code, stream.code) == (Code.INVALID_ARGUMENT, Code.OK)
-        metadata = message("inference.ServerMetadataResponse").FromString(stream.messages[0])
-        assert metadata.name == "uncork"
 
 
 async def test_which_methods_take_one_message_and_how_large(tmp_path: Path) -> None:

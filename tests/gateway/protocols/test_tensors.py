@@ -28,7 +28,7 @@ from uncork_gateway.protocols.tensors import (
     concatenate,
     split_rows,
 )
-from uncork_workers.wire.messages import ListForm, TensorForm
+from uncork_workers.wire.messages import ListForm
 
 DTYPES = {
     "BOOL": "?",
@@ -187,25 +187,6 @@ def test_a_tensor_without_values_has_no_rows_to_give() -> None:
         json_rows(tensor(b"", 1))
 
 
-@at_most(50)
-@given(drawn=arrays(), as_binary=st.booleans())
-def test_rows_become_the_tensor_that_they_were(drawn: tuple[str, Any], as_binary: bool) -> None:
-    datatype, array = drawn
-    rows, inner = json.dumps(array.tolist())[1:-1].encode(), array.shape[1:]
-    form = TensorForm(datatype, inner) if as_binary else ListForm(datatype, inner)
-    body = array.tobytes() if as_binary else rows
-
-    (one,) = output_tensors(body, form, rows=len(array), binary=lambda name: as_binary)
-
-    check_values(one)
-    assert (one.name, one.datatype, one.shape) == ("output-0", datatype, array.shape)
-    assert one.form == ("binary" if as_binary else "flat")
-    if as_binary:
-        assert one.data == array.tobytes()
-    else:
-        assert json.loads(b"[" + one.data + b"]") == array.ravel().tolist()
-
-
 @pytest.mark.parametrize(
     ("text", "inner", "flat", "block"),
     [
@@ -261,16 +242,6 @@ def test_what_results_become(rows: list[bytes], datatype: str, shape: tuple[int,
     (one,) = output_tensors(b",".join(rows), None, rows=len(rows), binary=lambda name: False)
 
     assert one == Tensor(name="output-0", datatype=datatype, shape=shape, form="flat", data=data)
-
-
-def test_objects_become_a_tensor_for_each_key() -> None:
-    rows = [b'{"label":"a","p":[0.5,1]}', b'{"p": [2,null] ,"label":"b"}']
-
-    label, p = output_tensors(b",".join(rows), None, rows=len(rows), binary=lambda name: name == "p")
-
-    assert (label.name, label.datatype, label.form, label.data) == ("label", "BYTES", "flat", b'"a","b"')
-    assert (p.name, p.datatype, p.shape, p.form) == ("p", "FP64", (2, 2), "binary")
-    np.testing.assert_array_equal(np.frombuffer(p.data, "<f8"), np.array([0.5, 1, 2, np.nan]))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.codecs.bodies import mutated
-from tests.gateway.protocols.v2_bodies import HEADER, Written, body, ints, mergeable, read
-from uncork_gateway.protocols.tensors import Tensor
+from tests.gateway.protocols.v2_bodies import HEADER, Written, body, ints, mergeable
 from uncork_gateway.protocols.v2_message import write
 from uncork_gateway.protocols.v2_replies import InferReply, join, split
 from uncork_gateway.protocols.wire import Content, UncertainReply, WrongReply
@@ -306,23 +305,3 @@ def test_parts_with_values_missing_do_not_fit_together() -> None:
     scalar = replace(ints(1), datatype="INT8")
     with pytest.raises(WrongReply, match="different outputs"):
         join([split(reply(scalar, scalar), [1])[0], split(reply(scalar), [1])[0]])
-
-
-def test_the_reply_of_a_model_of_our_own() -> None:
-    """The answer has the members, the client's id verbatim, and tensors in their form."""
-    outputs = [
-        Tensor(name="a", datatype="INT8", shape=(2,), form="flat", data=b"1,2"),
-        Tensor(name="b", datatype="INT8", shape=(2,), form="binary", data=b"\1\2"),
-    ]
-    named = {"model_name": '"mé"'.encode(), "model_version": b'"1"'}
-
-    content = write(named, rb'"\u0061"', b"outputs", outputs)
-    members, tensors = read(content, "outputs")
-
-    assert members == {"model_name": "mé", "model_version": "1", "id": "a"}
-    assert rb'"id":"\u0061"' in content.body
-    assert [tensor.form for tensor in tensors] == ["flat", "binary"]
-    assert dict(content.headers)[b"content-type"] == b"application/octet-stream"
-    plain = write({"model_name": b'"m"'}, None, b"outputs", outputs[:1])
-    assert json.loads(plain.body).keys() == {"model_name", "outputs"}
-    assert plain.headers == ((b"content-type", b"application/json"),)

@@ -268,13 +268,6 @@ async def test_a_call_without_data() -> None:
     assert peer.answer(1).messages == [b""]
 
 
-async def test_pings_are_answered() -> None:
-    peer = Peer(Server())
-    peer.h2.ping(b"12345678")
-    peer.sync()
-    assert peer.acknowledged_pings == [b"12345678"]
-
-
 async def test_settings_in_the_middle_change_the_windows_of_open_streams() -> None:
     peer = Peer(Server())
     peer.opens_windows = False

@@ -356,13 +356,6 @@ async def test_a_client_that_has_not_seen_the_limit_yet_may_exceed_it() -> None:
     assert len(resets(wire)) == 990
 
 
-async def test_malformed_heads_again_and_again() -> None:
-    wire = Wire(Server())
-    wire.send(START)
-    block = Encoder().encode([(b"X", b"y")])
-    assert flood(wire, (frames.headers(number, block, ends=True) for number in range(1, 9999, 2))) <= 1010
-
-
 async def test_a_header_bomb() -> None:
     """One large entry of the table, and references to it of one byte each."""
     wire = Wire(Server())

@@ -390,21 +390,6 @@ def test_a_reply_to_other_rows_is_wrong(side: Side, reply: Any, message: str) ->
     assert message in str(caught.value)
 
 
-@both
-def test_parts_whose_outputs_differ_cannot_be_joined(side: Side) -> None:
-    whole = side.wire.parse(side.request([floats(1, 2)]))
-    parts = side.wire.cut(whole, 1)
-    named = [
-        side.wire.split(
-            side.serve(side.request([floats(1, name=name)]), typed=False, with_bias=False), [part]
-        )[0]
-        for name, part in zip("ab", parts, strict=True)
-    ]
-
-    with pytest.raises(WrongReply, match="different outputs"):
-        side.wire.join(named)
-
-
 def joined(side: Side, most: int, *replies: Content) -> list[Any]:
     """Return the values of the reply to a request of three rows, from the replies to its parts."""
     whole = side.wire.parse(side.request([floats(1, 2, 3)]))
@@ -412,13 +397,6 @@ def joined(side: Side, most: int, *replies: Content) -> list[Any]:
     shares = [side.wire.split(reply, [part])[0] for reply, part in zip(replies, parts, strict=True)]
     rendered = side.wire.render(side.wire.join(shares), whole, batch_id="b")
     return [each.array.tolist() for each in side.answer(rendered)[0]]
-
-
-@both
-def test_an_output_of_one_row_that_differs_in_parts_is_for_each_row(side: Side) -> None:
-    replies = [side.reply(floats(at, name="y"), floats(at + 5, name="z")) for at in range(3)]
-
-    assert joined(side, 1, *replies) == [[0, 1, 2], [5, 6, 7]]
 
 
 @both
@@ -445,18 +423,3 @@ def test_parts_of_a_reply_with_other_values_cannot_be_joined(side: Side) -> None
     constant = floats(7, 8, 9, name="z")
     same = [side.reply(floats(1, 2), constant), side.reply(floats(3), constant)]
     assert joined(side, 2, *same) == [[1, 2, 3], [7, 8, 9]]
-
-
-@both
-def test_an_output_of_one_row_is_for_all_only_beside_one_with_all_rows(side: Side) -> None:
-    """Else it may be the output for the first request."""
-    requests = [side.wire.parse(side.request([floats(at)])) for at in range(2)]
-
-    for outputs in ([floats(1)], [floats(1), floats(2, name="z")], [floats(1), floats(1, 2, 3, name="z")]):
-        with pytest.raises(WrongReply):
-            side.wire.split(side.reply(*outputs), requests)
-    shares = side.wire.split(side.reply(floats(1, 2), floats(7, name="z")), requests)
-    assert [
-        [each.array.tolist() for each in side.answer(side.wire.render(share, one, batch_id="b"))[0]]
-        for share, one in zip(shares, requests, strict=True)
-    ] == [[[1], [7]], [[2], [7]]]

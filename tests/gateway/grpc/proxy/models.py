@@ -7,106 +7,91 @@ from typing import Any
 
 import numpy as np
 
+from tests.gateway.grpc.bodies import (
+    InferParameter,
+    InferRequest,
+    InferResponse,
+    Named,
+    PredictRequest,
+    PredictResponse,
+    infer_request,
+    infer_response,
+    predict_request,
+    predict_response,
+    protos_of,
+    tensors_of,
+)
 from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, ok
-from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import Code
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 BAD = -1.0
 
-_ModelInferRequest: Any = message("inference.ModelInferRequest")
-_ModelInferResponse: Any = message("inference.ModelInferResponse")
-_PredictRequest: Any = message("tensorflow.serving.PredictRequest")
-_PredictResponse: Any = message("tensorflow.serving.PredictResponse")
-_FLOAT = 1
+
+def column(rows: Sequence[float]) -> Named:
+    return Named("x", "FP32", np.array(rows, "<f4")[:, np.newaxis])
 
 
-def rows_from(rows: Sequence[float], width: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.repeat(np.array(rows, "<f4")[:, np.newaxis], width, axis=1)
-
-
-def infer(*rows: float, model: str = "m", width: int = 1, request_id: str = "", **parameters: str) -> bytes:
-    """Return a ModelInferRequest, whose rows have the same value in every column."""
-    request = _ModelInferRequest(model_name=model, id=request_id)
-    request.inputs.add(name="x", datatype="FP32", shape=[len(rows), width])
-    request.raw_input_contents.append(rows_from(rows, width).tobytes())
-    for name, value in parameters.items():
-        request.parameters[name].string_param = value
-    data: bytes = request.SerializeToString()
-    return data
+def infer(*rows: float, model: str = "m", request_id: str = "", **parameters: str) -> bytes:
+    """Return a ModelInferRequest, whose rows have one value each."""
+    named = {name: InferParameter(string_param=value) for name, value in parameters.items()}
+    request = infer_request(column(rows), model_name=model, id=request_id, parameters=named)
+    return bytes(request.SerializeToString())
 
 
 def inferred(data: bytes) -> list[float]:
-    response = _ModelInferResponse.FromString(data)
-    values: list[float] = np.frombuffer(response.raw_output_contents[0], "<f4").tolist()
-    assert list(response.outputs[0].shape) == [len(values), 1]
-    return values
+    response = InferResponse.FromString(data)
+    return values([*tensors_of(response.outputs, response.raw_output_contents)])
 
 
 def answer_id(data: bytes) -> str:
-    text: str = _ModelInferResponse.FromString(data).id
+    text: str = InferResponse.FromString(data).id
     return text
 
 
-def predict(*rows: float, model: str = "m", width: int = 1) -> bytes:
+def predict(*rows: float) -> bytes:
     """Return a PredictRequest as ``tf.make_tensor_proto`` fills it."""
-    request = _PredictRequest()
-    request.model_spec.name = model
-    tensor = request.inputs["x"]
-    tensor.dtype = _FLOAT
-    for size in (len(rows), width):
-        tensor.tensor_shape.dim.add(size=size)
-    tensor.tensor_content = rows_from(rows, width).tobytes()
-    data: bytes = request.SerializeToString()
-    return data
+    return bytes(predict_request(column(rows)).SerializeToString())
 
 
 def predicted(data: bytes) -> list[float]:
-    tensor = _PredictResponse.FromString(data).outputs["y"]
-    values = list(tensor.float_val) or np.frombuffer(tensor.tensor_content, "<f4").tolist()
-    assert [dim.size for dim in tensor.tensor_shape.dim] == [len(values), 1]
-    return [float(value) for value in values]
+    return values(protos_of(PredictResponse.FromString(data).outputs))
+
+
+def values(tensors: list[Named]) -> list[float]:
+    """Return the values of the only tensor, which has one column."""
+    [tensor] = tensors
+    assert tensor.array.shape[1:] == (1,)
+    return [float(value) for value in tensor.array.ravel()]
 
 
 def doubles(call: Call) -> Reply:
     """Double every row, by either method. A row that is ``BAD`` fails the whole call."""
     if not call.messages:
         return Reply()  # The message was over the limit.
+    request, inputs = request_of(call)
+    y = Named("y", "FP32", inputs[0].array * 2)
     if call.path == PREDICT:
-        return _double_predicted(call.body)
-    request = _ModelInferRequest.FromString(call.body)
-    rows = np.frombuffer(request.raw_input_contents[0], "<f4")
-    if BAD in rows:
+        return ok(predict_response(y, model_spec=request.model_spec).SerializeToString())
+    if BAD in inputs[0].array:
         return Reply(code=Code.INVALID_ARGUMENT, text=f"[request id: {request.id}] a bad row")
-    response = _ModelInferResponse(model_name=request.model_name, model_version="3", id=request.id)
-    response.outputs.add(name="y", datatype="FP32", shape=[len(rows), 1])
-    response.raw_output_contents.append((rows * 2).tobytes())
-    return ok(response.SerializeToString())
+    fields = {"model_name": request.model_name, "model_version": "3", "id": request.id}
+    return ok(infer_response(y, **fields).SerializeToString())
 
 
-def _double_predicted(body: bytes) -> Reply:
-    request = _PredictRequest.FromString(body)
-    tensor = request.inputs["x"]
-    rows = list(tensor.float_val) or np.frombuffer(tensor.tensor_content, "<f4").tolist()
-    response = _PredictResponse(model_spec=request.model_spec)
-    output = response.outputs["y"]
-    output.dtype = _FLOAT
-    output.tensor_shape.CopyFrom(tensor.tensor_shape)
-    output.float_val.extend([row * 2 for row in rows])
-    return ok(response.SerializeToString())
+def request_of(call: Call) -> tuple[Any, list[Named]]:
+    """Return the request of a call, and its inputs."""
+    if call.path == PREDICT:
+        request = PredictRequest.FromString(call.body)
+        return request, protos_of(request.inputs)
+    request = InferRequest.FromString(call.body)
+    return request, tensors_of(request.inputs, request.raw_input_contents)
 
 
 def rows_of(call: Call) -> int:
-    if call.path == PREDICT:
-        size: int = _PredictRequest.FromString(call.body).inputs["x"].tensor_shape.dim[0].size
-        return size
-    rows: int = _ModelInferRequest.FromString(call.body).inputs[0].shape[0]
-    return rows
+    return len(values_of(call))
 
 
 def values_of(call: Call) -> list[float]:
-    values: list[float] = np.frombuffer(
-        _ModelInferRequest.FromString(call.body).raw_input_contents[0], "<f4"
-    ).tolist()
-    return values
+    return values(request_of(call)[1])

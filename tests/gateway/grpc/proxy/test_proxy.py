@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -130,31 +129,6 @@ async def test_an_error_that_names_a_row_is_for_its_caller(code: Code) -> None:
         assert [(answer.code, answer.text, answer.trailers["x-rows"]) for answer in answers] == [
             (code, f"no {row}", str(row)) for row in (1, 2)
         ]
-
-
-async def test_an_answer_to_the_first_row_is_for_its_caller_only() -> None:
-    """The requests are sent again, alone."""
-
-    def script(call: Call) -> Reply:
-        return doubles(replace(call, messages=[infer(values_of(call)[0])]))
-
-    async with merging(script, max_batch_rows=2, **TOGETHER) as (on, fake):
-        answers = await on.calls(infer(1), infer(2))
-        assert [succeeded(answer) for answer in answers] == [[2], [4]]
-        assert len(fake.calls) == 3
-
-
-async def test_a_cut_request_that_cannot_be_joined_is_sent_whole() -> None:
-    """Once, and unchanged."""
-
-    def script(call: Call) -> Reply:
-        return doubles(replace(call, messages=[infer(sum(values_of(call)))]))
-
-    async with merging(script, max_batch_rows=2) as (on, fake):
-        assert succeeded(await on.call(infer(1, 2, 3), ("x-me", "1"))) == [12]
-        assert [call.body for call in fake.calls].count(infer(1, 2, 3)) == 1
-        assert dict(fake.calls[-1].metadata)["x-me"] == "1"
-        assert len(fake.calls) == 3
 
 
 async def test_a_server_that_pushes_back_rests() -> None:

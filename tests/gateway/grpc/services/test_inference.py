@@ -15,11 +15,10 @@ from tests.gateway.grpc.services.services_stage import (
     services,
 )
 from tests.gateway.running import turns
-from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.service import NOT_SUPPORTED
 from uncork_gateway.grpc.services.inference import Inference
 from uncork_gateway.grpc.services.models import Models
-from uncork_gateway.grpc.statuses import Code, trailers_of
+from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.pages.models.metadata import streaming_models_of
 from uncork_gateway.repository import RepositoryAccess
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
@@ -137,13 +136,6 @@ async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
         while on.ask(f"{INFERENCE}ServerReady").ready:
             await turns(1)
         assert not on.ask(f"{INFERENCE}ModelReady", name="fake").ready
-
-
-def test_clients_learn_when_to_retry_before_a_worker_is_there() -> None:
-    models = Models(dict, lambda: "no worker is ready: workers are starting")
-    with pytest.raises(Unavailable) as caught:
-        models.find("fake")
-    assert trailers_of(caught.value) == ((b"grpc-retry-pushback-ms", b"1000"),)
 
 
 @pytest.mark.parametrize("fields", [{"name": "fake.eho"}, {"name": "fake", "version": "2"}, {}])

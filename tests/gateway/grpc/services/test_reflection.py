@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from tests.gateway.grpc.fake_stream import FakeStream
-from tests.gateway.grpc.services.services_stage import services
 from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.messages import POOL, SERVICES, message
 from uncork_gateway.grpc.services.reflection import reflection_methods
@@ -132,18 +130,3 @@ async def test_the_call_ends_with_the_client_s_last_message() -> None:
     await client.ask(list_services="")
     client.call.end_received()
     assert await client.stream.end() is Code.OK
-
-
-async def test_a_message_that_is_none_ends_the_call() -> None:
-    client = Reflecting()
-    client.call.message_received(b"\xff\xff")
-    assert await client.stream.end() is Code.INVALID_ARGUMENT
-    assert client.stream.text.startswith("the message of 2 bytes is not a valid grpc.reflection.v1.Server")
-
-
-async def test_open_calls_end_with_the_server(tmp_path: Path) -> None:
-    async with services(tmp_path) as on:
-        call, stream = on.open("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
-        on.calls.close()
-        assert await stream.end() is Code.UNAVAILABLE
-        call.end_received()

@@ -12,7 +12,6 @@ from tests.gateway.fake_worker import service
 from tests.gateway.grpc.services.services_stage import MODEL, PREDICTION, services
 from tests.gateway.grpc.services.test_inference import arrays
 from uncork_gateway.grpc.messages import message
-from uncork_gateway.grpc.service import NOT_SUPPORTED
 from uncork_gateway.grpc.statuses import Code
 from uncork_workers.wire.messages import Hello
 
@@ -95,9 +94,3 @@ async def test_an_unknown_model_is_not_found(tmp_path: Path, spec: dict[str, Any
         await on.on.worker()
         assert says in on.refusal(path, Code.NOT_FOUND, model_spec=spec, metadata_field=[FIELD])
         assert says in on.refusal(status, Code.NOT_FOUND, model_spec=spec)
-
-
-def test_methods_that_are_not_supported_name_predict() -> None:
-    for method in ("Classify", "Regress", "MultiInference"):
-        text = NOT_SUPPORTED[f"{PREDICTION}{method}".encode()]
-        assert text == f"{method} is not supported; call Predict"
