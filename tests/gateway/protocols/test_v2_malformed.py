@@ -73,6 +73,7 @@ def binary_x(size: object, shape: str = "[2]", datatype: str = "INT16") -> bytes
             "must be nested like",
         ),
         (binary_x(4), "its binary data ends at byte 4, got 0 bytes"),
+        (binary_x(4) + bytes(4), "send the length of the JSON in the header Inference-Header-Content-Length"),
     ],
 )
 def test_a_malformed_request_is_refused(text: bytes, message: str) -> None:
