@@ -196,8 +196,12 @@ class GrpcConnection(asyncio.Protocol):
             return
         if self.outbox.is_paused or not self.transport.can_write_eof():
             self.transport.close()
-        else:
+            return
+        try:
             self.transport.write_eof()
+        except OSError:  # the client has reset the connection, and the loop has not noticed yet
+            self.transport.abort()
+        else:
             self._timeouts.linger(_LINGER_S, self.transport.abort)
 
     def _cut_off(self) -> None:

@@ -545,6 +545,18 @@ async def test_a_listener_that_retires_accepts_new_connections() -> None:
     assert Peer(server).ask().messages == [b"hello"]
 
 
+async def test_a_client_that_has_reset_the_connection_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_connected() -> None:
+        raise OSError(107, "Transport endpoint is not connected")
+
+    server = Server()
+    peer = Peer(server)
+    monkeypatch.setattr(peer.wire, "write_eof", not_connected)
+    server.listener.drain()
+    await asyncio.sleep(1)
+    assert peer.wire.aborted
+
+
 async def test_close_cancels_all_calls() -> None:
     server = Server()
     peer = Peer(server)
