@@ -72,13 +72,9 @@ def test_a_field_says_what_a_row_weighs(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("body", "cost"),
     [
-        (b'{"n": ""}', 1),
-        (b'{"n": "abc"}', 3),
         ('{"n": "\u00e4"}'.encode(), 2),
         (b'{"n": "\\u00e4"}', 6),
         (b'{"n": [1, 2] }', 6),
-        (b'{"n": {}}', 2),
-        (b'{"n": 5}', 5),
         (b'{"n": 2.5e2}', 250),
         (b'{"n": 1000000000}', 1e9),
         (b'{"n": 1e-300}', 2**-16),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.grpc.call_stage import STREAM_INFER, StreamResponse, calls, numbers, raw, values
+from tests.gateway.grpc.call_stage import STREAM_INFER, CallStage, StreamResponse, calls, numbers, raw, values
 from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.running import turns
 from tests.gateway.services.test_service_streams import HEAD, streaming_api
@@ -17,8 +17,9 @@ from uncork_gateway.errors import BodyTooLarge
 from uncork_gateway.grpc.infer_stream import StreamedRequest
 from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.statuses import Code
-from uncork_workers.wire.messages import AnswerHead, Cancel, Piece
+from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Piece
 
+WANTS_FINAL = {"triton_enable_empty_final_response": {"bool_param": True}}
 TWO_APIS = service(json_api("predict"), streaming_api())
 LINES = AnswerHead(status=200, content_type="application/x-ndjson")
 
@@ -34,6 +35,14 @@ def piece(message: bytes) -> bytes:
     [raw] = response(message).raw_output_contents
     assert int.from_bytes(raw[:4], "little") == len(raw) - 4
     return bytes(raw[4:])
+
+
+async def telling(stage: CallStage, **message: Any) -> tuple[Call, FakeStream, Batch]:
+    """Open a stream to the API that streams, and return the batch of its first message."""
+    call, stream = stage.open(STREAM_INFER)
+    call.message_received(numbers(1, model="fake.tell", **message))
+    batch, _ = await stage.worker.batch()
+    return call, stream, batch
 
 
 async def test_answers_come_in_order_even_if_they_are_ready_in_another(tmp_path: Path) -> None:
@@ -149,9 +158,7 @@ async def test_the_requests_of_a_stream_that_breaks_leave_the_queue(tmp_path: Pa
 
 async def test_an_api_that_streams_sends_its_pieces(tmp_path: Path) -> None:
     async with calls(tmp_path, TWO_APIS) as stage:
-        call, stream = stage.open(STREAM_INFER)
-        call.message_received(numbers(1, model="fake.tell", request_id="seven"))
-        batch, _ = await stage.worker.batch()
+        call, stream, batch = await telling(stage, request_id="seven")
         stage.worker.send(Piece(batch.batch, HEAD), [b"one "])
         assert piece(await stream.next()) == b"one "
         stage.worker.send(Piece(batch.batch), [b"two"])
@@ -169,10 +176,7 @@ async def test_an_api_that_streams_sends_its_pieces(tmp_path: Path) -> None:
 
 async def test_a_client_that_wants_it_is_told_of_the_end_of_an_answer(tmp_path: Path) -> None:
     async with calls(tmp_path, TWO_APIS) as stage:
-        call, stream = stage.open(STREAM_INFER)
-        wanted = {"triton_enable_empty_final_response": {"bool_param": True}}
-        call.message_received(numbers(1, model="fake.tell", parameters=wanted))
-        batch, _ = await stage.worker.batch()
+        _, stream, batch = await telling(stage, parameters=WANTS_FINAL)
         stage.worker.send(Piece(batch.batch, LINES), [b'{"a": 1}\n'])
         stage.worker.answer(batch, [b""], chunks=[])
 
@@ -184,9 +188,7 @@ async def test_a_client_that_wants_it_is_told_of_the_end_of_an_answer(tmp_path: 
 
 async def test_an_answer_that_breaks_off_ends_with_an_error(tmp_path: Path) -> None:
     async with calls(tmp_path, TWO_APIS) as stage:
-        call, stream = stage.open(STREAM_INFER)
-        call.message_received(numbers(1, model="fake.tell"))
-        batch, _ = await stage.worker.batch()
+        call, stream, batch = await telling(stage)
         stage.worker.send(Piece(batch.batch, HEAD), [b"one "])
         assert piece(await stream.next()) == b"one "
         stage.worker.answer(batch, [b"it raised"], statuses=[500], worked=False, chunks=[])
@@ -197,9 +199,7 @@ async def test_an_answer_that_breaks_off_ends_with_an_error(tmp_path: Path) -> N
 
 async def test_a_streamed_answer_may_have_the_status_of_an_error(tmp_path: Path) -> None:
     async with calls(tmp_path, TWO_APIS) as stage:
-        call, stream = stage.open(STREAM_INFER)
-        call.message_received(numbers(1, model="fake.tell"))
-        batch, _ = await stage.worker.batch()
+        _, stream, batch = await telling(stage)
         head = AnswerHead(status=409, content_type="text/plain")
         stage.worker.send(Piece(batch.batch, head), [b"not now"])
 
@@ -210,9 +210,7 @@ async def test_a_streamed_answer_may_have_the_status_of_an_error(tmp_path: Path)
 
 async def test_a_client_that_leaves_stops_the_handler(tmp_path: Path) -> None:
     async with calls(tmp_path, TWO_APIS) as stage:
-        call, stream = stage.open(STREAM_INFER)
-        call.message_received(numbers(1, model="fake.tell"))
-        batch, _ = await stage.worker.batch()
+        call, stream, batch = await telling(stage)
         stage.worker.send(Piece(batch.batch, HEAD), [b"one "])
         await stream.next()
         call.cancelled()
@@ -298,8 +296,7 @@ async def test_a_stream_that_its_last_answer_resets(
         assert open_call is not None
         stream = ResettingStream()
         stream.call = call = open_call(stream, CallHead(STREAM_INFER))
-        wanted = {"triton_enable_empty_final_response": {"bool_param": True}}
-        call.message_received(numbers(1, model="fake.tell", parameters=wanted))
+        call.message_received(numbers(1, model="fake.tell", parameters=WANTS_FINAL))
         batch, _ = await stage.worker.batch()
         if how == "an error":
             stage.worker.answer(batch, [b"no"], statuses=[422], worked=False, chunks=[])
