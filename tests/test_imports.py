@@ -71,6 +71,7 @@ LAYERS = {
     "uncork": [
         "adapters",
         "outputs",
+        "openai",
         "batched_functions",
         "config",
         "server",

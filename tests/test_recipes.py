@@ -71,6 +71,9 @@ class Model:
             return {"ids": np.array([len(text) for text in rows])}
         return rows.sum(axis=1).view(Tensor)
 
+    def tokenizer(self, texts: list[str]) -> dict[str, list[list[int]]]:
+        return {"input_ids": [[1] * len(text) for text in texts]}
+
     def encode(self, texts: list[str], **options: Any) -> np.ndarray[Any, Any]:
         self.asked.append(options)
         return np.array([[len(text), 0.5] for text in texts], "float32")
@@ -224,10 +227,12 @@ def test_hugging_face() -> None:
     with client(recipe("Sentiment")) as c:
         replies = c.post_all("/classify", json=["abc", "abcdef"])
     with client(recipe("Sentences")) as c:
-        vectors = c.post_all("/embed", json=["abc", "xyz"])
+        vectors = c.post_all("/embed", json=[{"inputs": ["abc"], "normalize": False}, {"inputs": "xyz"}])
+        ids = c.post("/v1/embeddings", json={"input": [5]})
 
     assert [reply.json() for reply in replies] == ["short", "long"]
-    assert [reply.json() for reply in vectors] == [[3, 0.5], [3, 0.5]]
+    assert [reply.json() for reply in vectors] == [[[3, 0.5]], [pytest.approx([0.986, 0.164], abs=1e-3)]]
+    assert ids.json()["error"]["message"].startswith("each row must be a JSON string")
     assert Model.asked[-1] == {"batch_size": 2, "show_progress_bar": False}
 
 

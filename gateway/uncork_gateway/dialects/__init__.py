@@ -3,6 +3,7 @@
 from uncork_gateway.dialects.base import Dialect
 from uncork_gateway.dialects.native import Native
 from uncork_gateway.dialects.rest import Rest
+from uncork_gateway.dialects.text_models import TEXT_MODELS
 from uncork_gateway.dialects.v2 import V2
 
-__all__ = ["V2", "Dialect", "Native", "Rest"]
+__all__ = ["TEXT_MODELS", "V2", "Dialect", "Native", "Rest"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uncork_dispatcher import ApiRules
 from uncork_gateway.batching import Batching
 from uncork_gateway.codecs import codec_of, grouping
-from uncork_gateway.dialects import Dialect, Native
+from uncork_gateway.dialects import TEXT_MODELS, Dialect, Native
 from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, models_of
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.protocols.limits import Limits
@@ -141,7 +141,7 @@ class Apis:
                 is_ready=lambda: not self._source.unready(),
             ),
             service=effective,
-            own={api.route: native[api.name] for api in effective.apis},
+            own={path: native[api.name] for api in effective.apis for path in api.routes},
             by_name={path: native[api] for path, api in paths_by_name(text, effective).items()},
             models=models,
             of_models=of_models,
@@ -245,4 +245,8 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
 
 
 def _native(api: ApiDescription, limits: Limits) -> Native:
-    return Native(codec_of(api, limits), offers=api.offers, errors=api.errors)
+    codec = codec_of(api, limits)
+    if not api.task:
+        return Native(codec, offers=api.offers, errors=api.errors)
+    of_task = TEXT_MODELS[api.task]
+    return of_task(codec, offers=api.offers, errors=api.errors, most_cost=api.settings.limit_rows)

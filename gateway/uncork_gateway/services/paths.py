@@ -36,7 +36,12 @@ def in_force(
     if own_routes:
         return effective
     of = ServiceName.read(name).name
-    apis = [structs.replace(api, route=f"/{of}/{api.name}") for api in effective.apis]
+    apis = [
+        structs.replace(
+            api, route=f"/{of}/{api.name}", aliases=tuple([f"/{of}{path}" for path in api.aliases])
+        )
+        for api in effective.apis
+    ]
     return structs.replace(effective, apis=apis)
 
 
@@ -52,7 +57,7 @@ NO_PATHS = DescribedPaths((), ())
 
 def paths_of(name: str, service: ServiceDescription) -> DescribedPaths:
     """Return the paths of a service's APIs, after :func:`in_force`."""
-    return DescribedPaths([api.route for api in service.apis], paths_by_name(name, service))
+    return DescribedPaths([path for api in service.apis for path in api.routes], paths_by_name(name, service))
 
 
 def paths_by_name(name: str, service: ServiceDescription) -> dict[str, str]:

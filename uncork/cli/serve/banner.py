@@ -75,8 +75,9 @@ def of_services(services: Sequence[Shown], *, listeners: Listeners) -> list[Line
         if len(services) > 1:
             lines.append(note(f"{one.name}: {_described(one)}"))
         lines += [
-            address("POST", listeners.url + api.route, _timing(api), _media_types(api))
+            address("POST", listeners.url + path, _timing(api), _media_types(api))
             for api in one.service.apis
+            for path in api.routes
         ]
     lines += [*grpc(listeners), *pages(listeners), address("GET ", f"{listeners.url}/docs")]
     apis = [api for one in services for api in one.service.apis]

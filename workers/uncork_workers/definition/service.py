@@ -1,9 +1,12 @@
 """Services: subclass :class:`Service` and decorate its handlers with :func:`api`."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
 from uncork_workers.definition.checks import (
@@ -24,6 +27,7 @@ from uncork_workers.wire.schema import (
     DefinitionError,
     ErrorFormat,
     ServiceDescription,
+    Task,
     check_route,
     first_goal,
     group_sources,
@@ -33,6 +37,8 @@ from uncork_workers.wire.schema import (
 )
 
 H = TypeVar("H", bound=Callable[..., Any])
+Convert = Callable[[Any, Sequence[Mapping[str, Any]]], Any]
+"""Returns results for rows from what the methods returned, and the parameters of each row."""
 _MARK = "__uncork_api__"
 
 
@@ -60,7 +66,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class ApiDefinition:
-    """What ``@api`` attaches to a handler. Workers warm up with ``sample``, if there is one."""
+    """What ``@api`` attaches to a handler.
+
+    Workers warm up with ``sample``, if there is one, and apply ``convert`` to the results of each call.
+    """
 
     name: str
     adapter: Adapter
@@ -69,6 +78,7 @@ class ApiDefinition:
     sample: Sample | None = None
     prepare: Callable[..., Any] | None = None
     finish: Callable[..., Any] | None = None
+    convert: Convert | None = None
 
     @property
     def has_stages(self) -> bool:
@@ -243,6 +253,14 @@ def api(
     return decorate
 
 
+def set_task(handler: H, task: Task, aliases: tuple[str, ...], convert: Convert) -> H:
+    """Give the API of a handler a task, further routes and a conversion of results; return the handler."""
+    definition: ApiDefinition = getattr(handler, _MARK)
+    description = msgspec.structs.replace(definition.description, task=task, aliases=aliases)
+    setattr(handler, _MARK, dataclasses.replace(definition, description=description, convert=convert))
+    return handler
+
+
 def _as_tuple(values: Any) -> Any:
     """Return a list as a tuple; the check of the settings reports other values."""
     return tuple(values) if isinstance(values, list) else values
@@ -292,12 +310,10 @@ def find_apis(service: type[Service]) -> list[ApiDefinition]:
         )
     _check_methods(service, found.values())
     by_route: dict[str, str] = {}
-    for name, definition in found.items():
-        other = by_route.setdefault(definition.description.route, name)
+    for name, route in [(name, route) for name, one in found.items() for route in one.description.routes]:
+        other = by_route.setdefault(route, name)
         if other != name:
-            raise DefinitionError(
-                f"APIs {other!r} and {name!r} have the same route {definition.description.route!r}"
-            )
+            raise DefinitionError(f"APIs {other!r} and {name!r} have the same route {route!r}")
     return list(found.values())
 
 

@@ -68,11 +68,11 @@ def apply_overrides(service: ServiceDescription, overrides: Sequence[Override]) 
             raise DefinitionError(_no_such_api(one, service))
     apis = [_checked(with_overrides(api, overrides), overrides) for api in service.apis]
     by_route: dict[str, str] = {}
-    for api in apis:
-        other = by_route.setdefault(api.route, api.name)
+    for route, api in [(route, one) for one in apis for route in one.routes]:
+        other = by_route.setdefault(route, api.name)
         if other != api.name:
             raise DefinitionError(
-                f"APIs {other!r} and {api.name!r} have the same route {api.route!r}"
+                f"APIs {other!r} and {api.name!r} have the same route {route!r}"
                 + _sources([*_of(overrides, other, "route"), *_of(overrides, api.name, "route")])
             )
     return msgspec.structs.replace(service, apis=apis)

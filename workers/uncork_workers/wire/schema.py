@@ -42,6 +42,8 @@ _COST_UNITS = 2**16
 _SHOWN_CHARACTERS = 40
 ErrorFormat = Literal["problem", "openai"]
 """How an API writes errors: as problem documents (RFC 9457), or as OpenAI's API does."""
+Task = Literal["", "embeddings", "rerank"]
+"""The task of an API of a text model; empty for any other API."""
 # Kinds of input whose rows may be JSON objects.
 KINDS_WITH_FIELDS = ("json", "dataframe")
 _NOT_FOR_STREAMS = {
@@ -136,6 +138,8 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         coalesce: whether identical requests that are queued or running at one time run once.
         headers: the headers that the handler may read, in lower case.
         concurrency: how many batches a worker may run at once.
+        task: what the API does with texts; its routes then also accept the task's usual requests.
+        aliases: its other routes.
     """
 
     name: str
@@ -155,6 +159,13 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
     coalesce: bool = False
     headers: tuple[str, ...] = ()
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=MAX_CONCURRENCY)] = 1
+    task: Task = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def routes(self) -> list[str]:
+        """The route and the aliases."""
+        return list(dict.fromkeys((self.route, *self.aliases)))
 
     @property
     def class_names(self) -> tuple[str, str] | None:

@@ -3,21 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from uncork_gateway.codecs import make_codec
-from uncork_gateway.dialects import Native
+from uncork_gateway.dialects import TEXT_MODELS, Native
 from uncork_gateway.headers import LONGEST_REQUEST_ID
 from uncork_gateway.pages.models.metadata import ModelVersions
 from uncork_gateway.pages.models.outputs import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, body_of, with_fields
 from uncork_gateway.pages.openapi.errors import ERROR, OPENAI_ERROR, PROBLEM, errors_of, other_errors
 from uncork_gateway.pages.openapi.models import TAGS, paths_of_models
-from uncork_gateway.pages.openapi.results import any_other, example_result, result_of
+from uncork_gateway.pages.openapi.results import REPLY_HEADERS, any_other, example_result, result_of
 from uncork_gateway.requests.classes import CLASS_HEADER
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.version import VERSION
 from uncork_gateway.versions import ServiceName
 from uncork_workers.wire.groups import MAX_VALUE_BYTES
-from uncork_workers.wire.schema import REQUEST_ID, ApiDescription, ServiceDescription
+from uncork_workers.wire.schema import JSON, REQUEST_ID, ApiDescription, ServiceDescription
 
 NO_VERSION = "unversioned"
 """The version of a service that has none; the document must name one."""
@@ -59,7 +61,9 @@ def make_openapi(
             of = ServiceName.read(name)
             model = models.get(f"{of.name}.{api.name}", {}).get(of.version)
             outputs = None if model is None else model.outputs
-            paths[api.route] = {"post": _operation(api, tag, prefix, schemas, outputs, settings)}
+            operation = _operation(api, tag, prefix, schemas, outputs, settings)
+            paths |= {path: {"post": _of_task(api, path, operation)} for path in api.aliases}
+            paths[api.route] = {"post": operation}
     wants_keys = settings.keys is not None
     return {
         "openapi": "3.1.0",
@@ -118,6 +122,19 @@ def _operation(
             **errors_of(api.name, dialect, settings),
             "default": any_other() if makes_own else other_errors(dialect),
         },
+    }
+
+
+def _of_task(api: ApiDescription, path: str, own: Schema) -> Schema:
+    """Describe a further route of an API of a text model, from the description of its own route."""
+    asked = TEXT_MODELS[api.task].asked
+    schema = msgspec.json.schema(asked)["$defs"][asked.__name__]
+    done = {"description": "The response for this kind of client.", "headers": REPLY_HEADERS}
+    return {
+        **own,
+        "operationId": f"{own['operationId']}.{path[1:].replace('/', '.')}",
+        "requestBody": {"required": True, "content": {JSON: {"schema": schema}}},
+        "responses": {**own["responses"], "200": {**done, "content": {JSON: {}}}},
     }
 
 

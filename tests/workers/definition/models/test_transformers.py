@@ -42,7 +42,7 @@ def test_the_architecture_says_what_is_served(project: Path, config: object, api
     assert service.__name__ == "BertTiny"
     assert [one.name for one in found] == apis
     assert {one.settings.cost for one in found} == {"bytes"}
-    assert {one.input["kind"] for one in found} == {"text"}
+    assert [one.task for one in found] == ["embeddings" if one == "embed" else "" for one in apis]
     names = {Path(file).name for file in service_files("bert-tiny")}
     assert names == {"config.json", "model.safetensors"}
 
@@ -135,14 +135,22 @@ def save(kind: str, **settings: Any) -> Any:
     return lambda text: model(**tokens([text], return_tensors="pt", truncation=True, max_length=4))
 
 
+def assert_embeddings(found: list[Any], vectors: list[Any]) -> None:
+    """Check embeddings against vectors of any length."""
+    expected = [(one / one.norm()).tolist() for one in vectors]
+    np.testing.assert_allclose([row["embedding"] for row in found], expected, atol=1e-5)
+
+
 @needs_torch
 def test_embeddings_are_the_mean_of_the_tokens(project: Path) -> None:
     alone = save("BertModel")
 
-    found = run("bert-tiny", *TEXTS, api="embed")
+    found = run("bert-tiny", *TEXTS, [2, 4], [len(WORDS)], api="embed")
 
-    expected = [alone(text).last_hidden_state[0].mean(0).tolist() for text in TEXTS]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    means = [alone(text).last_hidden_state[0].mean(0) for text in [*TEXTS, "good day"]]
+    assert_embeddings(found[:-1], means)
+    assert [row["tokens"] for row in found[:-1]] == [2, 1, 4, 2]
+    assert "token ids that this model does not have" in found[-1]
 
 
 @needs_torch
@@ -157,7 +165,7 @@ def test_sentence_transformers_say_how_to_pool(project: Path) -> None:
     found = run("bert-tiny", *TEXTS, api="embed")
 
     first = [alone(" ".join(text.split()[:2])).last_hidden_state[0, 0] for text in TEXTS]
-    np.testing.assert_allclose(found, [(one / one.norm()).tolist() for one in first], atol=1e-5)
+    assert_embeddings(found, first)
 
 
 @needs_torch

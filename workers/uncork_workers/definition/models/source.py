@@ -6,8 +6,9 @@ from pprint import pformat
 from typing import Any, NamedTuple
 
 from uncork_workers.definition.models.targets import is_model_folder
-from uncork_workers.definition.models.transformers import EXAMPLE, MOST_BYTES, pooling_of
+from uncork_workers.definition.models.transformers import MOST_BYTES, pooling_of
 from uncork_workers.definition.service import Service, find_apis
+from uncork_workers.definition.text_models import EXAMPLE
 from uncork_workers.wire.schema import ApiDescription
 
 _WIDTH = 96
@@ -29,7 +30,7 @@ def source_of(target: str, service: type[Service], *, folder: Path) -> str:
     """Return the text of a Python file in ``folder`` that serves a model as ``service`` does."""
     path = Path(target).absolute()
     apis = [api.description for api in find_apis(service)]
-    adapter, text, constant = _input(apis[0])
+    imports, text, constant = _input(apis[0])
     parts = _parts(path, service, apis)
     in_folder = path.is_relative_to(folder)
     place = (
@@ -40,7 +41,7 @@ def source_of(target: str, service: type[Service], *, folder: Path) -> str:
         for api, call in zip(apis, parts.calls, strict=True)
         for line in (
             "",
-            f"    @api({', '.join([f'input={text}', *_arguments(api)])})",
+            f"    @{api.task or 'api'}({', '.join([*text, *_arguments(api)])})",
             f"    def {api.name}(self, rows):",
             *(f"        {one}" for one in call),
         )
@@ -50,7 +51,7 @@ def source_of(target: str, service: type[Service], *, folder: Path) -> str:
         f'"""The service {service.__name__}, written by `uncork init`."""',
         *("", *(one for one in modules if one == "import os"), "from pathlib import Path"),
         *("", *(one for one in modules if one != "import os")),
-        *("", "from uncork import Service, api", f"from uncork.adapters import {adapter}"),
+        *("", *imports),
         *("", f"MODEL = {place}", *constant, *parts.constants),
         *("", "", f"class {service.__name__}(Service):", "    def setup(self):"),
         *(f"        {one}" for one in parts.setup),
@@ -59,16 +60,22 @@ def source_of(target: str, service: type[Service], *, folder: Path) -> str:
     return "\n".join([*lines, ""])
 
 
-def _input(api: ApiDescription) -> tuple[str, str, list[str]]:
-    """Return the name of the adapter, the text that makes it, and the constants that this text names."""
+def _input(api: ApiDescription) -> tuple[list[str], list[str], list[str]]:
+    """Return the imports of decorator and adapter, the adapter as an argument, and constants."""
+    if api.task:
+        return ["from uncork import Service", f"from uncork.openai import {api.task}"], [], []
+    constants: list[str] = []
+    adapter, text = "Json", ""
     match api.input:
         case {"kind": "ndarray", "dtype": dtype, "shape": shape}:
-            return "NdArray", f"NdArray(dtype={dtype!r}, shape={tuple(shape)!r})", []
+            adapter, text = "NdArray", f"dtype={dtype!r}, shape={tuple(shape)!r}"
         case {"kind": "dataframe", "columns": columns}:
-            return "DataFrame", "DataFrame(columns=COLUMNS)", [_constant("COLUMNS", columns)]
+            adapter, text = "DataFrame", "columns=COLUMNS"
+            constants = [_constant("COLUMNS", columns)]
         case {"kind": "text"}:
-            return "Text", "Text()", []
-    return "Json", "Json()", []
+            adapter = "Text"
+    imports = ["from uncork import Service, api", f"from uncork.adapters import {adapter}"]
+    return imports, [f"input={adapter}({text})"], constants
 
 
 def _constant(name: str, value: Any) -> str:
@@ -81,7 +88,9 @@ def _arguments(api: ApiDescription) -> list[str]:
     match api.input:
         case {"kind": "ndarray", "shape": [int() as count]} if api.input["dtype"] != "bool":
             arguments.append(f"warmup=[0] * {count}")
-    if settings.cost is not None:
+    if api.task:
+        arguments.append(f"mb_max_batch_size={MOST_BYTES}")
+    elif settings.cost is not None:
         arguments += [f"cost={settings.cost!r}", f"mb_max_batch_size={MOST_BYTES}", f"warmup={EXAMPLE!r}"]
     if settings.allowed_batch_sizes:
         arguments += [f"allowed_batch_sizes={list(settings.allowed_batch_sizes)!r}"]
@@ -135,27 +144,29 @@ def _of_texts(path: Path, apis: Sequence[ApiDescription]) -> _Parts:
         "self.tokenizer = transformers.AutoTokenizer.from_pretrained(MODEL, local_files_only=True)",
         f"self.model = transformers.{loader}.from_pretrained(MODEL, local_files_only=True).eval()",
     ]
-    run = [
-        'tokens = self.tokenizer(rows, padding=True, truncation=True, return_tensors="pt")',
-        "with torch.inference_mode():",
-        "    output = self.model(**tokens)",
-    ]
+    run = ["with torch.inference_mode():", "    output = self.model(**tokens)"]
     if apis[0].name == "embed":
-        calls = [[*run, *_pooled(path)]]
+        ids = [
+            "ids = [",
+            '    row if isinstance(row, list) else self.tokenizer(row, truncation=True)["input_ids"]',
+            "    for row in rows",
+            "]",
+            'tokens = self.tokenizer.pad({"input_ids": ids}, return_tensors="pt")',
+        ]
+        calls = [[*ids, *run, *_pooled(path)]]
     else:
+        tokens = 'tokens = self.tokenizer(rows, padding=True, truncation=True, return_tensors="pt")'
         labels = "labels = self.model.config.id2label"
         best = "return [labels[at] for at in output.logits.argmax(1).tolist()]"
         each = "return {labels[at]: column.numpy() for at, column in enumerate(output.logits.softmax(1).T)}"
-        calls = [[*run, labels, best], [*run, labels, each]]
+        calls = [[tokens, *run, labels, best], [tokens, *run, labels, each]]
     return _Parts(["torch", "transformers"], setup, calls)
 
 
 def _pooled(path: Path) -> list[str]:
-    pooling = pooling_of(path)
     mean = [
         'mask = tokens["attention_mask"].unsqueeze(-1)',
         "vectors = (output.last_hidden_state * mask).sum(1) / mask.sum(1)",
     ]
-    found = ["vectors = output.last_hidden_state[:, 0]"] if pooling.first_token else mean
-    unit = ["vectors = vectors / vectors.norm(dim=1, keepdim=True)"] if pooling.normalize else []
-    return [*found, *unit, "return vectors.numpy()"]
+    first = ["vectors = output.last_hidden_state[:, 0]"]
+    return [*(first if pooling_of(path).first_token else mean), "return vectors, list(map(len, ids))"]

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,13 +11,14 @@ import numpy as np
 
 from uncork_workers.definition.adapters.text import Text
 from uncork_workers.definition.models.libraries import library, load
+from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
+from uncork_workers.definition.text_models import EXAMPLE, embeddings
 from uncork_workers.wire.schema import DefinitionError
 
 log = logging.getLogger("uncork.worker")
 
 _CLASSIFIER, _ENCODER = "ForSequenceClassification", "Model"
-EXAMPLE = "The ferry leaves the harbor at noon and reaches the island before the sun goes down."
 # Of text in a batch, which bounds the memory of the first batches; the goal usually ends a batch earlier.
 MOST_BYTES = 64 * 2**10
 _UNLIMITED = 2**31
@@ -24,6 +26,7 @@ _MOST_CONFIG_BYTES = 2**20
 # Whether the first token stands for the text, or the mean of all.
 _POOLING = {"mean_tokens": False, "mean": False, "cls_token": True, "cls": True}
 _MODE = "pooling_mode_"
+_UNKNOWN = Rejected(400, "the text has token ids that this model does not have; send its own, or text")
 _SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
@@ -56,14 +59,26 @@ class Encoder:
         log.info("loaded %s on %s", folder.name, self._device)
 
     @property
+    def vocabulary(self) -> int:
+        """The number of token ids."""
+        vocabulary: int = self._model.config.vocab_size
+        return vocabulary
+
+    @property
     def labels(self) -> list[str]:
         """The labels of a classifier."""
         labels = self._model.config.id2label
         return [labels[at] for at in range(len(labels))]
 
-    def __call__(self, texts: list[str]) -> tuple[Any, Any]:
-        """Return the model's output for texts, and the mask of their tokens."""
-        tokens = self._tokenizer(texts, padding=True, return_tensors="pt", **self._cut).to(self._device)
+    def __call__(self, texts: Sequence[str | list[int]]) -> tuple[Any, Any]:
+        """Return the model's output for texts or lists of token ids, and the mask of their tokens."""
+        ids = [
+            one[: self._cut.get("max_length")]
+            if isinstance(one, list)
+            else self._tokenizer(one, **self._cut)["input_ids"]
+            for one in texts
+        ]
+        tokens = self._tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(self._device)
         with self._torch.inference_mode():
             return self._model(**tokens), tokens["attention_mask"]
 
@@ -80,7 +95,6 @@ class _Pooling(NamedTuple):
     """How the vectors of tokens become one vector, as sentence-transformers describes it in the folder."""
 
     first_token: bool = False
-    normalize: bool = False
     most_tokens: float = math.inf
 
 
@@ -109,20 +123,17 @@ def _embedder(path: Path, *, safe: bool) -> type[Service]:
         def setup(self) -> None:
             self.encode = Encoder(path, "AutoModel", safe=safe, most_tokens=pooling.most_tokens)
 
-        @api(input=Text(), cost="bytes", mb_max_batch_size=MOST_BYTES, warmup=EXAMPLE)
-        def embed(self, texts: list[str]) -> np.ndarray[Any, Any]:
-            """Return a vector for each text."""
-            output, mask = self.encode(texts)
+        @embeddings(mb_max_batch_size=MOST_BYTES)
+        def embed(self, inputs: list[str | list[int]]) -> tuple[Any, Any]:
+            """Return a vector for each text, at the routes of OpenAI and text-embeddings-inference too."""
+            unknown = [isinstance(one, list) and max(one) >= self.encode.vocabulary for one in inputs]
+            output, mask = self.encode(
+                [[0] if bad else one for one, bad in zip(inputs, unknown, strict=True)]
+            )
             vectors = output.last_hidden_state.float()
-            if pooling.first_token:
-                found = vectors[:, 0]
-            else:
-                weights = mask.unsqueeze(-1)
-                found = (vectors * weights).sum(1) / weights.sum(1)
-            if pooling.normalize:
-                found = found / found.norm(dim=1, keepdim=True)
-            result: np.ndarray[Any, Any] = found.cpu().numpy()
-            return result
+            weights = mask.unsqueeze(-1)
+            found = vectors[:, 0] if pooling.first_token else (vectors * weights).sum(1) / weights.sum(1)
+            return [_UNKNOWN if bad else one for one, bad in zip(found, unknown, strict=True)], mask.sum(1)
 
     Model.__doc__ = f"Embeddings of texts by {path.name}."
     return Model
@@ -206,7 +217,7 @@ def pooling_of(path: Path) -> _Pooling:
     settings = path / "sentence_bert_config.json"
     most = _read(settings).get("max_seq_length") if settings.is_file() else None
     most_tokens = most if isinstance(most, int) and most > 0 else math.inf
-    return _Pooling(_POOLING[mode], "Normalize" in kinds, most_tokens)
+    return _Pooling(_POOLING[mode], most_tokens)
 
 
 def _read(file: Path, kind: type[Any] = dict) -> Any:

@@ -27,7 +27,7 @@ from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.failures import name_handler
 from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.context import NO_PARAMETERS, set_rows
+from uncork_workers.process.context import NO_PARAMETERS, context, set_rows
 from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.wire.messages import Batch, RowsForm, Wanted
 
@@ -223,6 +223,8 @@ class HandlerCalls:
         self, results: object, expected: int, count: int, *, raw: Sequence[Wanted]
     ) -> Encoded | Array:
         """Encode the results of a call, without those of copies."""
+        if self._api.convert is not None:
+            results = self._api.convert(results, context().parameters)
         encoded: Encoded | Array | None = None
         if self._adapter.answers_each:
             encoded = encode_each(results, expected=expected)
