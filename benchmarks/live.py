@@ -25,8 +25,7 @@ from benchmarks.harness.sheets import Sheet, interval_text, markdown, output, sh
 from uncork_dispatcher.simulator import ALL_POLICIES, Cell
 from uncork_dispatcher.simulator import measure as simulate
 from uncork_dispatcher.wording import plural
-from uncork_loadtests.compare import Comparison, alternate
-from uncork_loadtests.intervals import Interval, median_interval
+from uncork_loadtests.compare import Comparison, Interval, alternate, median_interval
 from uncork_loadtests.servers import words
 from uncork_loadtests.targets import aimed, our_service
 from uncork_loadtests.traffic.plan import Payload, Plan

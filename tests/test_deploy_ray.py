@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from tests.test_deploy_remote_workers import container, mounted, options
-from uncork.server.workers.places import read_place, read_worker_address
+from uncork.server.workers.worker_port import read_place, read_worker_address
 from uncork_workers.ray.connection import CONNECT_S
 
 FILE = Path(__file__).parent.parent / "deploy/kubernetes/ray.yaml"

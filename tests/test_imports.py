@@ -81,11 +81,9 @@ LAYERS = {
         "__main__",
     ],
     "uncork_loadtests": [
-        "intervals",
         "traffic",
         "servers",
         "generator",
-        "openapi",
         "targets",
         "reports",
         "measurement",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from uncork_loadtests.intervals import Interval, median_interval
+from uncork_loadtests.compare import Interval, median_interval
 
 State = Literal["met", "missed", "within the noise", "too few rounds", "no mark"]
 Values = Sequence[float | None]

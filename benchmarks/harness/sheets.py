@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from uncork_loadtests.intervals import Interval
+from uncork_loadtests.compare import Interval
 
 # A pipe has no width.
 _PIPED_WIDTH = 150

@@ -14,7 +14,7 @@ from benchmarks.interop.catalogue import REQUIREMENTS, Service
 from benchmarks.interop.checked import Checked, check
 from benchmarks.interop.ways import DIRECT, PROXY, grpc_ways, http_ways
 from benchmarks.peers.entrants import Work
-from uncork_loadtests.intervals import Interval
+from uncork_loadtests.compare import Interval
 
 
 @dataclass(frozen=True, kw_only=True)

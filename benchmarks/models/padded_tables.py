@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.harness.marks import ratio_interval
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, text
 from benchmarks.models.padded import CORK, Cell, Run, Times
-from uncork_loadtests.intervals import Interval
+from uncork_loadtests.compare import Interval
 
 _LEAST = 100
 """Requests for a p99: one of them is slower."""

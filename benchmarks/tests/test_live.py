@@ -5,7 +5,7 @@ import pytest
 from benchmarks.live import SETTINGS, Setting, simulated
 from benchmarks.services.policies import Policies
 from uncork_dispatcher.simulator import ALL_POLICIES
-from uncork_loadtests.intervals import Interval
+from uncork_loadtests.compare import Interval
 from uncork_workers.definition.service import find_apis
 
 pytestmark = pytest.mark.long_run

@@ -10,9 +10,9 @@ from benchmarks.models.agreement import Agreement
 from benchmarks.models.lengths import distributions
 from benchmarks.models.padded import Cell, Run, run_of, without_void
 from benchmarks.models.padded_tables import percentile, percentile_ratio
+from uncork_loadtests.compare import Interval
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import SAMPLE, SHED
-from uncork_loadtests.intervals import Interval
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 LOGNORMAL, BIMODAL = distributions()

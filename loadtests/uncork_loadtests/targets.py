@@ -1,17 +1,19 @@
-"""Our own services as targets of a load test: start one, and read its APIs, schema and estimate."""
+"""Our own services as targets of a load test: start one, and read its APIs, schema and estimate.
+
+The schema is that of its OpenAPI document, which other servers may have too.
+"""
 
 import contextlib
 import ssl
 import sys
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 import msgspec
 
-from uncork_loadtests.openapi import described_path, routes_in
 from uncork_loadtests.servers import HOST, BenchError, Server, reserved_port, serve
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, numbers_in
@@ -245,3 +247,42 @@ def _get(
 ) -> httpx.Response:
     # Like the generators, ignore proxies named by the environment.
     return httpx.get(url, headers=list(headers), verify=tls, timeout=_SECONDS, trust_env=False)
+
+
+# Models of other protocols, besides the routes of the APIs themselves.
+_OF_MODELS = ("/v1/models/", "/v2/")
+
+Document = Mapping[str, Any]
+
+
+def routes_in(document: Document) -> list[str]:
+    """Return the paths of a document that take a POST, without those that have parameters."""
+    return [path for path in _posts(document) if "{" not in path and not path.startswith(_OF_MODELS)]
+
+
+def described_path(document: Document, path: str) -> str:
+    """Return the path under which a document describes an API of a gateway at ``/SERVICE/API``.
+
+    Other paths stay as they are.
+    """
+    posts = _posts(document)
+    if path in posts:
+        return path
+    service, _, api = path.strip("/").partition("/")
+    # A gateway with one service leaves out its name.
+    for operation in (f"{service}.{api}", api):
+        for known, post in posts.items():
+            if post.get("operationId") == operation:
+                return known
+    return path
+
+
+def _posts(document: Document) -> dict[str, dict[str, Any]]:
+    """Return the POST operations by path."""
+    paths = document.get("paths")
+    items = paths.items() if isinstance(paths, dict) else ()
+    return {
+        path: item["post"]
+        for path, item in items
+        if isinstance(item, dict) and isinstance(item.get("post"), dict)
+    }

@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 from tests.examples import at_most
 from tests.expected import check_texts, printed
 from tests.loadtests.charts import charts
-from uncork.cli.compare.plot import draw
-from uncork.cli.compare.tables import as_json, tables
+from uncork.cli.compare.tables import as_json, draw, tables
 from uncork_loadtests.compare import (
     METRICS,
     WARM_UP,
     Comparison,
     Rounds,
     Turn,
+    median_interval,
     of_round,
     relate,
     take_turns,
 )
-from uncork_loadtests.intervals import median_interval
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 PLAN = Plan(url="http://service/", payload=Payload(bodies=(b"[1]",)), rate=10.0, seconds=2.0, goal_s=0.1)

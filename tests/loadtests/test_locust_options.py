@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loadtests.generator.test_samples import GOOD
-from uncork_loadtests.generator.frames import Frame, encode, read_frame, samples_of
+from uncork_loadtests.generator.process import Frame, encode, read_frame, samples_of
 from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
 from uncork_loadtests.locust.options import (
     WrongOptions,

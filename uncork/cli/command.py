@@ -1,4 +1,4 @@
-"""Commands of typer: options in dataclasses, complete summaries, errors that name accepted values."""
+"""Commands of typer: options in dataclasses, help in groups, errors that name accepted values."""
 
 import functools
 import inspect
@@ -11,7 +11,6 @@ from typing import Any, get_args
 import typer
 from typer.core import TyperCommand
 
-from uncork.cli.panels import PANELS
 from uncork.cli.usage import given
 from uncork.config.option_fields import kind_of, option_parameters, parameter_info
 
@@ -158,3 +157,64 @@ def takes_plain_options(command: Callable[..., None]) -> Callable[..., None]:
         return options(**values, given=frozenset(given(context)))
 
     return expand_options(command, build)
+
+
+PANELS = {
+    "Batches": ("policy", "goal_ms", "fair_by", "warmup_seconds", "concurrency", "retry"),
+    "Workers": (
+        "idle_after",
+        "gpus",
+        "python",
+        "environment",
+        "max_batches_per_worker",
+        "max_worker_memory",
+        "worker_memory_limit",
+    ),
+    "Workers on other machines": (
+        "worker_port",
+        "worker_host",
+        "worker_token_file",
+        "worker_tls_cert",
+        "worker_tls_key",
+        "worker_tls_client_ca",
+        "worker_insecure",
+        "on",
+        "worker_cpus",
+        "worker_gpus",
+        "worker_address",
+    ),
+    "Model servers": (
+        "protocol",
+        "timeout",
+        "key_header",
+        "pass_header",
+        "health_path",
+        "server_ca",
+        "inference_service",
+        "model_settings",
+    ),
+    "Several services": ("own_routes", "weight", "shadow"),
+    "Addresses": ("host", "uds", "admin_host", "admin_port", "grpc_port", "grpc_max_connection_age"),
+    "Security": ("api_key_file", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "cors_origin"),
+    "Limits": (
+        "max_request_rows",
+        "max_request_values",
+        "max_body_bytes",
+        "max_queue_rows",
+        "max_queue_bytes",
+        "max_connections",
+        "max_header_fields",
+        "header_timeout",
+        "body_timeout",
+    ),
+    "Configuration and stopping": (
+        "config",
+        "watch_config",
+        "drain_delay",
+        "drain_timeout",
+        "state",
+        "state_folder",
+    ),
+    "Logs and traces": ("log_level", "log_format", "access_log", "traces"),
+}
+"""The names of options by group. ``--help`` explains the others, which a first user needs."""

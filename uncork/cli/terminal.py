@@ -1,4 +1,4 @@
-"""Output of the commands that print results: tables, JSON, and a line of progress."""
+"""What commands print: tables, JSON, a line of progress, and errors."""
 
 import contextlib
 import math
@@ -12,8 +12,7 @@ import msgspec
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
-
-from uncork.cli.errors import print_error
+from rich.text import Text
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -98,3 +97,9 @@ def plain_table(*headings: str, words: Collection[str] = ()) -> Table:
     for place, heading in enumerate(headings):
         table.add_column(heading, no_wrap=True, justify="right" if place and heading not in words else "left")
     return table
+
+
+def print_error(command: str, message: object) -> None:
+    """Print an error of ``uncork COMMAND`` as one unwrapped paragraph, in red on a terminal."""
+    text = Text.assemble((f"uncork {command}:", "bold red"), " ", str(message))
+    Console(stderr=True, highlight=False).print(text, soft_wrap=True)

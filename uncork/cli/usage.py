@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from uncork.cli.errors import print_error
+from uncork.cli.terminal import print_error
 from uncork.config.errors import WrongUsage
 from uncork_dispatcher import SettingError
 

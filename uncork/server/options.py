@@ -11,12 +11,10 @@ import msgspec
 
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_policy
-from uncork.config.option_fields import argument, option
-from uncork.config.sizes import read_size
+from uncork.config.option_fields import argument, option, read_size
 from uncork.config.sources import Kind, Source
 from uncork.server.server_options import OTHER_FILES, readable
-from uncork.server.workers.places import read_place, read_worker_address
-from uncork.server.workers.worker_port import WorkerPortOptions
+from uncork.server.workers.worker_port import WorkerPortOptions, read_place, read_worker_address
 from uncork_dispatcher import POLICY_USAGE
 from uncork_dispatcher.wording import plural
 from uncork_gateway.protocols.limits import Limits

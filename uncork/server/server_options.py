@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from uncork.config.option_fields import option
-from uncork.config.sizes import MOST_BYTES
+from uncork.config.option_fields import MOST_BYTES, option
 from uncork.config.sources import Kind, Source
 from uncork.server.listeners import ListenerOptions
 from uncork.server.serving import Drain

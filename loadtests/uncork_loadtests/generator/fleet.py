@@ -19,8 +19,7 @@ from types import FrameType
 import msgspec
 import numpy as np
 
-from uncork_loadtests.generator.frames import Frame, read_frame, samples_of
-from uncork_loadtests.generator.process import PLAN, START, STOP, command
+from uncork_loadtests.generator.process import PLAN, START, STOP, Frame, command, read_frame, samples_of
 from uncork_loadtests.generator.samples import SHED, Samples, Summary, status_name, summarise, void_reason
 from uncork_loadtests.generator.share import Progress
 from uncork_loadtests.servers import BenchError

@@ -12,8 +12,7 @@ from gevent.queue import Queue
 from gevent.subprocess import PIPE, Popen
 
 from uncork_loadtests.generator.fleet import HEAD_START_S
-from uncork_loadtests.generator.frames import Frame, read_frame
-from uncork_loadtests.generator.process import PLAN, START, command
+from uncork_loadtests.generator.process import PLAN, START, Frame, command, read_frame
 from uncork_loadtests.traffic.plan import Plan
 
 

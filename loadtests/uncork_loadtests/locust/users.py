@@ -22,7 +22,7 @@ from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 from locust.stats import CSV_STATS_INTERVAL_SEC
 
-from uncork_loadtests.generator.frames import Frame, samples_of
+from uncork_loadtests.generator.process import Frame, samples_of
 from uncork_loadtests.generator.samples import Samples, latencies_s, measured, void_reason
 from uncork_loadtests.locust.generators import generators
 from uncork_loadtests.locust.options import (

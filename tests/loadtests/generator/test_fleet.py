@@ -8,7 +8,7 @@ import pytest
 
 from tests.loops import HANG_S
 from uncork_loadtests.generator.fleet import LoadTestError, _Fleet
-from uncork_loadtests.generator.frames import Frame, encode
+from uncork_loadtests.generator.process import Frame, encode
 from uncork_loadtests.generator.share import ShareResult
 from uncork_loadtests.traffic.plan import Payload, Plan
 

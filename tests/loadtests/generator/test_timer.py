@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from tests.loops import HANG_S
-from uncork_loadtests.generator.timer import Timer
+from uncork_loadtests.generator.connections import Timer
 
 ALARMS = ["file", "loop"] if sys.platform == "linux" else ["loop"]
 

@@ -13,8 +13,7 @@ import uvloop
 
 from tests.loadtests.fake_server import reply, serving
 from uncork_loadtests.generator.share import run_here
-from uncork_loadtests.traffic.plan import Payload, Plan
-from uncork_loadtests.traffic.tls import Tls
+from uncork_loadtests.traffic.plan import Payload, Plan, Tls
 
 PLAN = Plan(
     url="https://replaced/", payload=Payload(bodies=(b"1",)), clients=2, seconds=5.0, warmup_s=0.0, limit=6

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from uncork.cli.app import app
+from uncork.cli.command import PANELS
 from uncork.cli.configurable import CONFIGURABLE
-from uncork.cli.panels import PANELS
 from uncork.config.option_fields import option_parameters
 
 

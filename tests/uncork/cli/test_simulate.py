@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 from tests.expected import printed
 from uncork.cli.app import app
 from uncork.cli.simulate import command
-from uncork.cli.simulate.figures import as_json
-from uncork.cli.simulate.tables import tables
+from uncork.cli.simulate.tables import as_json, tables
 from uncork_dispatcher.simulator import Cell, Comparison, Measured
 from uncork_dispatcher.simulator.compare import compared
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork.config.sizes import read_size
+from uncork.config.option_fields import read_size
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork.server.private_files import read_private, write_private
+from uncork.server.private_folders import read_private, write_private
 
 MOST = 1000
 

@@ -14,8 +14,7 @@ from uncork.cli.check.judging import judge
 from uncork.cli.check.measuring import CheckFailed, measure
 from uncork.cli.check.text import as_json, text
 from uncork.cli.configurable import takes_options
-from uncork.cli.errors import print_error
-from uncork.cli.terminal import INTERRUPTED, show, telling, write_files
+from uncork.cli.terminal import INTERRUPTED, print_error, show, telling, write_files
 from uncork.cli.usage import refusals, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.server.options import ServeOptions

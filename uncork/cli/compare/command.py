@@ -1,19 +1,101 @@
 """``uncork compare``."""
 
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import typer
 
 from uncork.cli.command import takes_plain_options
-from uncork.cli.compare.options import CompareOptions
-from uncork.cli.compare.plot import draw
-from uncork.cli.compare.tables import as_json, tables
-from uncork.cli.errors import print_error
-from uncork.cli.loadtest.measuring import measuring
-from uncork.cli.terminal import INTERRUPTED, show, telling, write_files
-from uncork.cli.usage import refusals
+from uncork.cli.compare.tables import as_json, draw, tables
+from uncork.cli.loadtest.measuring import measuring, require, require_page
+from uncork.cli.loadtest.traffic import (
+    LoadOptions,
+    load_fields,
+    plan_of,
+    refuse_contradictions,
+    seconds_of,
+    service_argument,
+)
+from uncork.cli.terminal import INTERRUPTED, print_error, show, telling, write_files
+from uncork.cli.usage import refusals, require_writable
+from uncork.config.errors import WrongUsage
+from uncork.config.option_fields import option
+from uncork_dispatcher import make_policy
 from uncork_loadtests.compare import Comparison
 from uncork_loadtests.compare import compare as measure
+from uncork_loadtests.servers import words
+from uncork_loadtests.traffic.plan import Plan
+
+_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions(LoadOptions):
+    """The options of ``uncork compare``."""
+
+    service: str = service_argument()
+    policies: str = option(
+        "cork,fixed:5,none",
+        "Policies, as for `uncork serve`, separated by commas; the first is the baseline.",
+        metavar="NAMES",
+    )
+    rounds: int = option(5, "Number of rounds; each measures every policy once.", min=1, max=10_000)
+    seconds: float | None = option(
+        None,
+        "Seconds per measurement.",
+        show_default=f"{_SECONDS:g}, or the length of a recording without --rate",
+    )
+    goal_ms: float | None = option(
+        None,
+        "Latency goal in milliseconds, to report the share of requests within it.",
+        show_default="that of the API",
+    )
+    mb_max_batch_size: int | None = option(
+        None, "Maximum rows per batch.", show_default="set per API, else 1000", min=1
+    )
+    plot: Path | None = option(
+        None,
+        "Write a page with a plot of all rounds; the name must end in .html.",
+        metavar="FILE",
+    )
+
+    @property
+    def names(self) -> list[str]:
+        """The policies; raise WrongUsage if one is unknown, or there are fewer than two."""
+        names = list(dict.fromkeys(name.strip() for name in self.policies.split(",")))
+        try:
+            for name in names:
+                make_policy(name, limit_rows=1)
+        except ValueError as error:
+            raise WrongUsage(f"--policies: {error}") from None
+        if len(names) < 2:
+            raise WrongUsage(
+                f"--policies takes two or more policies separated by commas, such as cork,none; got "
+                f"{self.policies!r}"
+            )
+        return names
+
+    @property
+    def serve(self) -> list[str]:
+        """Arguments of ``uncork serve`` for the service."""
+        return words(
+            {
+                "--workers": self.workers,
+                "--mb-max-latency": self.mb_max_latency,
+                "--mb-max-batch-size": self.mb_max_batch_size,
+            }
+        )
+
+    def plan(self) -> Plan:
+        """Return the plan; raise WrongUsage if options contradict each other or a value is wrong."""
+        require("scipy", wanted_by="compare")
+        refuse_contradictions(self.given)
+        seconds = seconds_of(self, self.seconds, default=_SECONDS)
+        plan = plan_of(self, **load_fields(self, seconds=seconds, goal_ms=self.goal_ms))
+        require_page("--plot", self.plot)
+        require_writable({"--json": self.json, "--plot": self.plot})
+        return plan
 
 
 @takes_plain_options

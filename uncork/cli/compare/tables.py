@@ -1,6 +1,7 @@
-"""Results of ``uncork compare``, as tables and as JSON."""
+"""Results of ``uncork compare``, as tables, as JSON and as a page with a plot."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -8,8 +9,8 @@ from rich.table import Table
 from uncork.cli.loadtest.tables import milliseconds, plan_figures, traffic
 from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork_dispatcher.wording import plural
-from uncork_loadtests.compare import Comparison
-from uncork_loadtests.intervals import Interval
+from uncork_loadtests.compare import Comparison, Interval
+from uncork_loadtests.reports.page import Panel, Series, looks, write_page
 
 _LENGTHS = ("long_mean_ms", "long_p99_ms", "padding_share")
 _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -105,3 +106,38 @@ def _ratios(comparison: Comparison) -> Table:
     for result in comparison.results[1:]:
         table.add_row(result.policy, *(interval_text(result.ratios[name]) for name in columns))
     return table
+
+
+_PANELS = {
+    "p50_ms": "Median latency in milliseconds",
+    "p99_ms": "99th percentile in milliseconds",
+    "answered_per_s": "Successful responses per second",
+    "in_goal": "Share within the goal",
+}
+
+
+def draw(comparison: Comparison, path: Path) -> None:
+    """Draw every round as a stroke and the median as a mark; raise OSError if that fails.
+
+    Each policy but the first has its ratio to the first and the 95 % interval below its name.
+    """
+    panels = [_panel(comparison, name, title) for name, title in _PANELS.items()]
+    write_page(path, title=heading(comparison), panels=panels)
+
+
+def _panel(comparison: Comparison, name: str, title: str) -> Panel:
+    of = looks(result.policy for result in comparison.results)
+    rows, series = [], []
+    for place, result in enumerate(comparison.results):
+        colour, symbol = of[result.policy]
+        rounds = [getattr(one[result.policy], name) for one in comparison.rounds.whole]
+        known = [value for value in rounds if value is not None]
+        series.append(Series("points", known, [place] * len(known), colour, size=14, symbol="line-ns-open"))
+        median = result.medians[name]
+        if median is None:
+            says = "too few responses"
+        else:
+            series.append(Series("points", [median], [place], colour, size=11, symbol=symbol))
+            says = interval_text(result.ratios[name]) if place else ""
+        rows.append(f"{result.policy}<br>{says}" if says else result.policy)
+    return Panel(title=title, rows=rows, series=series)

@@ -9,14 +9,15 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.command import Command
-from uncork.cli.config.diff import diff
 from uncork.cli.config.shown import ServiceSettings, Settings, setting, settings_in_force, settings_of_apis
 from uncork.cli.configurable import CONFIGURABLE, takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
-from uncork.cli.terminal import plain_table, show
+from uncork.cli.terminal import plain_table, print_error, show
 from uncork.cli.usage import refusals
+from uncork.config.changes import Effect, names_of, needing
 from uncork.config.names import OF_SERVICES, settings_of
 from uncork.config.schema import file_schema
+from uncork.server.control_socket import DIFF, NoServer, Outcome, ask
 from uncork.server.options import ServeOptions
 from uncork.server.server_options import ServerOptions
 from uncork.server.services import ONLY, services_of
@@ -29,7 +30,47 @@ config = typer.Typer(
     add_completion=False,
 )
 
-config.command("diff", cls=Command)(diff)
+
+@config.command("diff", cls=Command)
+def diff(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port that the server listens on.")] = 3000,
+    json: Annotated[bool, typer.Option("--json", help="Print the changes as JSON.")] = False,
+) -> None:
+    """Show which settings of a running `uncork serve` a reload would change, and how each takes effect.
+
+    The server must run on this machine, as the same user. It reads its configuration file again, under the
+    command line and environment with which it was started, and changes nothing. The exit code is 0 if
+    nothing differs, 1 if something does, and 2 if the settings are wrong or no server is found.
+    """
+    try:
+        outcome = ask(port, DIFF)
+    except NoServer as error:
+        print_error("config diff", error)
+        raise typer.Exit(2) from None
+    if outcome.message:
+        print_error("config diff", outcome.message)
+        raise typer.Exit(2)
+    if json:
+        typer.echo(_changes_as_json(outcome))
+    elif outcome.changes:
+        _show_changes(outcome)
+    else:
+        typer.echo("no setting differs")
+    raise typer.Exit(outcome.code)
+
+
+def _changes_as_json(outcome: Outcome) -> bytes:
+    return msgspec.json.format(msgspec.json.encode({"changes": outcome.changes}))
+
+
+def _show_changes(outcome: Outcome) -> None:
+    headings = ("now", "after reload", "effect")
+    table = plain_table("setting", *headings, words=headings)
+    for change in outcome.changes:
+        table.add_row(change.name, change.before, change.after, change.effect)
+    show([table])
+    if fixed := needing(Effect.RESTART, outcome.changes):
+        typer.echo(f"\na reload would change nothing, because a new {names_of(fixed)} needs a restart")
 
 
 @config.command("schema", cls=Command)

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 from uncork.cli.configurable import CONFIGURABLE
+from uncork.config.changes import plain_value, unset_text, value_text, without_secrets
 from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
-from uncork.config.values import plain_value, unset_text, value_text, without_secrets
 from uncork.server.options import ServeOptions
 from uncork.server.server_options import ServerOptions
-from uncork.server.workers.pythons import require_python
+from uncork.server.workers.requirements import require_python
 from uncork_gateway.services.paths import Paths, check_paths, in_force, paths_of
 from uncork_workers.definition.inspect_service import inspect_service
 from uncork_workers.definition.loading import TargetError

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from uncork.cli.errors import print_error
+from uncork.cli.terminal import print_error
 from uncork_workers.definition.loading import TargetError, load_service
 from uncork_workers.definition.models.source import source_of
 from uncork_workers.definition.models.targets import is_model

@@ -1,4 +1,4 @@
-"""``uncork loadtest``."""
+"""``uncork loadtest``, with a progress bar."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -6,18 +6,18 @@ from functools import partial
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from uncork.cli.command import takes_plain_options
-from uncork.cli.errors import print_error
 from uncork.cli.loadtest.measuring import measuring
 from uncork.cli.loadtest.options import LoadtestOptions
-from uncork.cli.loadtest.progress import measure
 from uncork.cli.loadtest.tables import as_json, heading, tables
 from uncork.cli.loadtest.traffic import is_url
-from uncork.cli.terminal import INTERRUPTED, as_text, telling, write_files
+from uncork.cli.terminal import INTERRUPTED, as_text, print_error, telling, write_files
 from uncork.cli.usage import refusals
 from uncork_dispatcher.wording import plural
-from uncork_loadtests.generator.fleet import Outcome
+from uncork_loadtests.generator.fleet import Outcome, run
+from uncork_loadtests.generator.share import Progress as Seen
 from uncork_loadtests.reports.page import write_page
 from uncork_loadtests.reports.panels import panels
 from uncork_loadtests.targets import Estimate, aimed_at, aimed_at_url, api_at, apis, estimate, our_service
@@ -80,3 +80,35 @@ def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) ->
     for fault in faults:
         print_error("loadtest", fault)
     return 1 if faults else code
+
+
+def measure(plan: Plan, *, console: Console) -> Outcome:
+    """Run a plan; the bar is shown only on a terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[now]}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("warming up", total=plan.warmup_s + plan.seconds, now="")
+
+        def tell(seen: Seen) -> None:
+            progress.update(
+                bar,
+                description="warming up" if seen.at_s < 0 else "measuring",
+                completed=seen.at_s + plan.warmup_s,
+                now=_now(seen),
+            )
+
+        return run(plan, tell=tell)
+
+
+def _now(seen: Seen) -> str:
+    parts = [f"{seen.good / seen.seconds:.0f}/s successful"]
+    if seen.p50_ms is not None and seen.p99_ms is not None:
+        parts.append(f"p50 {seen.p50_ms:.1f} ms, p99 {seen.p99_ms:.1f} ms")
+    parts.append(f"{seen.outstanding} pending")
+    if seen.shed:
+        parts.append(f"{seen.shed} shed")
+    return ", ".join(parts)

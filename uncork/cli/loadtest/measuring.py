@@ -7,8 +7,7 @@ from pathlib import Path
 
 import typer
 
-from uncork.cli.errors import print_error
-from uncork.cli.terminal import INTERRUPTED
+from uncork.cli.terminal import INTERRUPTED, print_error
 from uncork.config.errors import WrongUsage
 from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.servers import BenchError, end_on_sigterm

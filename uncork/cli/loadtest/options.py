@@ -7,19 +7,18 @@ from uncork.cli.loadtest.measuring import require_page
 from uncork.cli.loadtest.traffic import (
     NOWHERE,
     TLS_OPTIONS,
+    LoadOptions,
     is_url,
     load_fields,
     plan_of,
     refuse_contradictions,
     seconds_of,
 )
-from uncork.cli.loadtest.traffic_options import LoadOptions
 from uncork.cli.usage import in_options, require_writable
 from uncork.config.option_fields import argument, option
 from uncork_loadtests.servers import words
 from uncork_loadtests.targets import CLASS_HEADER
-from uncork_loadtests.traffic.plan import Plan
-from uncork_loadtests.traffic.tls import Tls
+from uncork_loadtests.traffic.plan import Plan, Tls
 
 SECONDS = 10.0
 """Measured time when none is given."""

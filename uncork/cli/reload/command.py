@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from uncork.cli.errors import print_error
-from uncork.cli.terminal import INTERRUPTED, telling
+from uncork.cli.terminal import INTERRUPTED, print_error, telling
 from uncork.server.control_socket import RELOAD, NoServer, ask
 
 

@@ -9,12 +9,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from uncork.cli.command import takes_plain_options
-from uncork.cli.errors import print_error
-from uncork.cli.simulate.figures import as_json
 from uncork.cli.simulate.options import Job, SimulateOptions
 from uncork.cli.simulate.plots import draw
-from uncork.cli.simulate.tables import tables
-from uncork.cli.terminal import INTERRUPTED, show, write_files
+from uncork.cli.simulate.tables import as_json, tables
+from uncork.cli.terminal import INTERRUPTED, print_error, show, write_files
 from uncork.cli.usage import refusals
 from uncork_dispatcher.simulator import Comparison, run_cells
 

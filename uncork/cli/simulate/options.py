@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uncork.cli.loadtest.measuring import require_page
-from uncork.cli.loadtest.traffic_options import MOST_CLIENTS, json_option
+from uncork.cli.loadtest.traffic import MOST_CLIENTS, json_option
 from uncork.cli.simulate.scenarios import (
     FULL_ROWS,
     LOADS,

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from uncork.cli.loadtest.traffic_options import MOST_CLIENTS
+from uncork.cli.loadtest.traffic import MOST_CLIENTS
 from uncork.cli.usage import in_options
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import flags

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from uncork.cli.errors import print_error
+from uncork.cli.terminal import print_error
 from uncork.cli.usage import refusals
 from uncork.config.errors import WrongUsage
-from uncork.config.sizes import read_size
+from uncork.config.option_fields import read_size
 from uncork.server.server_options import LogLevel, LogLines, readable
 from uncork.server.workers.worker_port import token_in
 from uncork_workers.definition.loading import TargetError

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from uncork.config.changes import Change, Effect
+from uncork.config.changes import Change, Effect, unset_text, value_text, without_secrets
 from uncork.config.names import OF_SERVICES, settings_of
-from uncork.config.values import unset_text, value_text, without_secrets
 from uncork.server.options import ServeOptions
 
 EFFECTS: Mapping[str, Effect] = {

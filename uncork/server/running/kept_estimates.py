@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from uncork.server.options import ServeOptions
-from uncork.server.private_files import read_private, write_private
+from uncork.server.private_folders import read_private, write_private
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.served_service import ServedService
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from uncork.config.errors import WrongUsage
 from uncork.server.options import ServeOptions
-from uncork.server.workers.places import read_worker_address
-from uncork.server.workers.worker_port import is_loopback
+from uncork.server.workers.worker_port import is_loopback, read_worker_address
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.definition.models.targets import is_model
 from uncork_workers.ray.code_shipping import Packer

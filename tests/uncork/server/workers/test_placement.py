@@ -11,8 +11,8 @@ import trustme
 from uncork.config.errors import WrongUsage
 from uncork.server.listeners import server_tls
 from uncork.server.options import ServeOptions
-from uncork.server.workers.places import read_place, read_worker_address
 from uncork.server.workers.ray_placement import dialing
+from uncork.server.workers.worker_port import read_place, read_worker_address
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.ray.messages import Connected
 

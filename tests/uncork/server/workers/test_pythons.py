@@ -16,8 +16,7 @@ from tests.uncork.config.asking import refused
 from uncork.config.errors import WrongUsage
 from uncork.config.sources import Kind, Source
 from uncork.server.options import ServeOptions
-from uncork.server.workers.pythons import require_python
-from uncork.server.workers.requirements import require_resources
+from uncork.server.workers.requirements import require_python, require_resources
 from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.handshake import PROTOCOL
 
