@@ -17,7 +17,7 @@ import tritonclient.http as triton_http
 from playwright.sync_api import Browser, expect
 
 from tests.e2e.pages.browser import browser, needs_chromium
-from tests.e2e.pages.test_dashboard import field, looking
+from tests.e2e.pages.dashboard import field, looking
 from tests.e2e.server import HTTP, SERVICES, Server, serving
 
 __all__ = ["browser"]

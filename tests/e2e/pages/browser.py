@@ -17,6 +17,8 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chr
 _ALONE = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 
 HANG_MS = 1000 * HANG_S
+LIGHT = "rgb(245, 246, 248)"
+"""The background of pages in the light theme."""
 expect.set_options(timeout=HANG_MS)
 
 

@@ -28,7 +28,9 @@ _FIND_FAULTS = """
   };
   const contrast = (element) => {
     const below = background(element);
-    const [dark, light] = [over(parts(getComputedStyle(element).color), below), below]
+    const style = getComputedStyle(element);
+    const color = element instanceof SVGElement ? style.fill : style.color;
+    const [dark, light] = [over(parts(color), below), below]
       .map(luminance).sort((one, other) => one - other);
     return (light + 0.05) / (dark + 0.05);
   };
@@ -42,7 +44,7 @@ _FIND_FAULTS = """
   }
   const room = document.documentElement.clientWidth;
   for (const element of document.body.querySelectorAll("*")) {
-    if (!element.checkVisibility() || element.closest("select, svg")) continue;
+    if (!element.checkVisibility() || element.closest("select, svg, .unseen")) continue;
     const { left, right, width } = element.getBoundingClientRect();
     const name = `${element.tagName}.${element.className}`;
     if (width && (left < -1 || right > room + 1)) faults.push(`outside the window: ${name}`);

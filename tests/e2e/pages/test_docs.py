@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, Response, TimeoutError, expect
 
 from tests.e2e.examples.models import SCRIPTS, make_model
-from tests.e2e.pages.browser import HANG_MS, browser, needs_chromium
+from tests.e2e.pages.browser import HANG_MS, LIGHT, browser, needs_chromium
 from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, serving
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ KEY = "a-key-for-the-tests"
 # After this time, a form is filled in again, as the page may have built it again.
 LOST_MS = 2000
 TRIES = int(HANG_MS / LOST_MS)
-LIGHT, INVERTED = "rgb(245, 246, 248)", "invert(0.9) hue-rotate(180deg)"
+INVERTED = "invert(0.9) hue-rotate(180deg)"
 
 
 @pytest.fixture(scope="module")
