@@ -25,7 +25,7 @@ from uncork.server.mounted import running_services
 from uncork.server.options import ServeOptions
 from uncork.server.services import services_of, with_name
 from uncork_gateway.mounted import serve_mounted
-from uncork_gateway.pages.problems import problem_response
+from uncork_gateway.pages.nearest import problem_response
 from uncork_workers.definition.service import Service
 
 if TYPE_CHECKING:

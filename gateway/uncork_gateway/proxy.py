@@ -15,11 +15,10 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from uncork_dispatcher import ApiRules, Batch, SettingError
-from uncork_gateway.backends.model_servers.addresses import are_grpc, read_addresses
 from uncork_gateway.backends.model_servers.http_server import http_servers
 from uncork_gateway.backends.model_servers.known_models import KnownModels
 from uncork_gateway.backends.model_servers.merged_calls import MergedCalls
-from uncork_gateway.backends.model_servers.server import Server
+from uncork_gateway.backends.model_servers.server import Server, are_grpc, read_addresses
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.batching import Batching

@@ -24,8 +24,8 @@ from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.grpc.services.reflection import reflection_methods
 from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.services.tensorflow import tensorflow_methods
-from uncork_gateway.pages.models.inputs import row_inputs
 from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, streaming_models_of
+from uncork_gateway.pages.models.tensors import row_inputs
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.versions import Candidate, ServiceName, VersionChoice

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from uncork_gateway.dialects.accept import choose
 from uncork_gateway.errors import PROBLEM_JSON
-from uncork_gateway.pages.problems import problem_response
+from uncork_gateway.pages.nearest import problem_response
 from uncork_workers.extras import install_command
 
 _MEDIA_TYPES = {
@@ -32,6 +32,8 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+THEME = {name: Path(__file__).parent / "theme" / name for name in ("theme.css", "theme.js")}
+"""The colors that all pages share. A page loads both files, and has a ``select`` with the id ``theme``."""
 _NOSNIFF = {"x-content-type-options": "nosniff"}
 _HTML = "text/html"
 INSTALL_PAGES = install_command("pages")

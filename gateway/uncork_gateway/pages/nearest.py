@@ -1,4 +1,4 @@
-"""Errors for unknown paths and methods; they name the nearest route."""
+"""Errors of pages; those for unknown paths and methods name the nearest route."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -12,8 +12,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
 
+from uncork_gateway.errors import PROBLEM_JSON, RefusalReason, problem
+from uncork_gateway.headers import request_id_of
 from uncork_gateway.versions import FIRST
+
+
+def problem_response(
+    scope: Scope,
+    status: int,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+    reason: RefusalReason | None = None,
+) -> Response:
+    """Return a problem document for the request of a scope, in whose headers the connection puts its id."""
+    document = problem(status, detail, reason, request_id_of(scope["headers"]))
+    return Response(document, status, headers=headers, media_type=PROBLEM_JSON)
+
 
 Methods = Mapping[str, str]
 """The accepted methods by path, as in the header Allow, the usual one first."""

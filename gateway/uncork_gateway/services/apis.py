@@ -11,7 +11,7 @@ from uncork_gateway.batching import Batching
 from uncork_gateway.codecs import codec_of, grouping
 from uncork_gateway.dialects import TEXT_MODELS, Dialect, Native
 from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, models_of
-from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget

@@ -14,7 +14,7 @@ from uncork_gateway.pages.models.metadata import Model, ModelVersions
 from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.shadow import Shadow, ShadowTally
-from uncork_gateway.services.paths import check_paths
+from uncork_gateway.services.paths import Paths, check_paths
 from uncork_gateway.versions import Candidate, Option, ServiceName, VersionedRoute
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
@@ -103,8 +103,8 @@ class Catalogue:
         Raises:
             ValueError: if two offers have a route in common.
         """
-        others = {other: theirs for other, theirs in self.offers.items() if other not in names}
-        check_paths(offer.name.name, offer, others)
+        paths = {one: Paths(its.own, its.by_name) for one, its in self.offers.items() if one not in names}
+        check_paths(offer.name.name, Paths(offer.own, offer.by_name), paths)
 
     def put(self, name: str, offer: Offer) -> None:
         """Replace a service's offer; ignore the offer of a removed service.

@@ -1,7 +1,7 @@
 """The paths of services' APIs, and checks for conflicts between services."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -10,18 +10,11 @@ from uncork_workers.wire.overrides import Override, apply_overrides
 from uncork_workers.wire.schema import ServiceDescription, is_reserved
 
 
-class Paths(Protocol):
-    """The paths of a service's APIs."""
+class Paths(NamedTuple):
+    """The paths of a service's APIs: those that their code defines, and those below ``/<service>/``."""
 
-    @property
-    def own(self) -> Collection[str]:
-        """The routes that the APIs' code defines."""
-        ...
-
-    @property
-    def by_name(self) -> Collection[str]:
-        """The routes below ``/<service>/``."""
-        ...
+    own: Collection[str] = ()
+    by_name: Collection[str] = ()
 
 
 def in_force(
@@ -45,19 +38,9 @@ def in_force(
     return structs.replace(effective, apis=apis)
 
 
-class DescribedPaths(NamedTuple):
-    """The paths of a service that is not served yet."""
-
-    own: Collection[str]
-    by_name: Collection[str]
-
-
-NO_PATHS = DescribedPaths((), ())
-
-
-def paths_of(name: str, service: ServiceDescription) -> DescribedPaths:
+def paths_of(name: str, service: ServiceDescription) -> Paths:
     """Return the paths of a service's APIs, after :func:`in_force`."""
-    return DescribedPaths([path for api in service.apis for path in api.routes], paths_by_name(name, service))
+    return Paths([path for api in service.apis for path in api.routes], paths_by_name(name, service))
 
 
 def paths_by_name(name: str, service: ServiceDescription) -> dict[str, str]:

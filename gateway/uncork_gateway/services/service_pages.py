@@ -20,10 +20,9 @@ from uncork_gateway.pages.home import DASHBOARD, FOR_CLIENTS, FOR_OPERATORS, Hom
 from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, ModelVersions, default_of
 from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.models.unserved import why_unserved
-from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served, options
+from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served, options, problem_response
 from uncork_gateway.pages.openapi.document import make_openapi
 from uncork_gateway.pages.plain_pages import Pages
-from uncork_gateway.pages.problems import problem_response
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.repository import Repository, RepositoryAccess
 from uncork_gateway.services.catalogue import Catalogue

@@ -1,9 +1,12 @@
-"""A service's state, for the pages and the metrics."""
+"""A service's state, and its workers' GPUs, for the pages and the metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import WorkerState
@@ -15,6 +18,7 @@ from uncork_gateway.pages.status.service_status import ScalingNow
 from uncork_gateway.services.apis import Apis
 from uncork_gateway.services.scaling import Scaling
 from uncork_gateway.services.worker_events import WorkerEvents
+from uncork_workers.wire.messages import Gpu
 
 
 class ServiceView:
@@ -103,3 +107,42 @@ class ServiceView:
 
     def expire(self) -> None:
         self._apis.forget_removed()
+
+
+class GpuGauges(Collector):
+    """Collects what workers report of their GPUs. ``slots`` returns the workers, the newest last."""
+
+    def __init__(self, slots: Callable[[], Sequence[BackendSlot]]) -> None:
+        self._slots = slots
+
+    def collect(self) -> Iterable[Metric]:
+        # While a worker takes over, two have one place.
+        workers = {slot.index: slot.gpus for slot in self._slots() if slot.gpus and slot.state != "starting"}
+        for name, (text, read) in _READINGS.items():
+            gauge = GaugeMetricFamily(name, text, labels=["worker", "gpu"])
+            for worker, gpus in sorted(workers.items()):
+                for label, gpu in gpus.items():
+                    value = read(gpu)
+                    if value is not None:
+                        gauge.add_metric([str(worker), label], value)
+            yield gauge
+
+
+_READINGS: dict[str, tuple[str, Callable[[Gpu], float | None]]] = {
+    "uncork_gpu_memory_used_bytes": (
+        "Memory of a worker's GPU that any process uses.",
+        lambda gpu: gpu.memory_used_bytes,
+    ),
+    "uncork_gpu_memory_total_bytes": (
+        "Memory of a worker's GPU.",
+        lambda gpu: gpu.memory_total_bytes,
+    ),
+    "uncork_gpu_worker_memory_bytes": (
+        "Memory of a worker's GPU that the worker uses.",
+        lambda gpu: gpu.worker_memory_bytes,
+    ),
+    "uncork_gpu_utilization_ratio": (
+        "Share of about the last second in which a worker's GPU was busy.",
+        lambda gpu: gpu.utilization,
+    ),
+}

@@ -16,7 +16,7 @@ from tests.examples import at_most
 from tests.gateway.dialects.values_stage import BINARY, PROTOCOLS, ROWS, TENSORS, TYPED, Served
 from tests.gateway.grpc.bodies import KINDS, Named, arrays
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.pages.models.inputs import inputs_of
+from uncork_gateway.pages.models.tensors import inputs_of
 from uncork_workers.definition.adapters import DataFrame, Json, NdArray, Text
 
 NUMBERS = [name for name in KINDS if name not in ("BYTES", "BF16")]

@@ -24,7 +24,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
-from uncork_gateway.pages.models.inputs import row_inputs
+from uncork_gateway.pages.models.tensors import row_inputs
 from uncork_workers.definition.service import Service, api, describe_service
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.wire.messages import Batch, compact_forms

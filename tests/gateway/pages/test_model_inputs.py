@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from uncork_gateway.pages.models.inputs import inputs_of
+from uncork_gateway.pages.models.tensors import inputs_of
 from uncork_workers.wire.schema import ApiDescription
 
 

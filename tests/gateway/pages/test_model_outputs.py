@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_workers.wire.messages import TensorForm
 

@@ -16,7 +16,7 @@ from tests.gateway.running import turns
 from uncork_dispatcher import BatchStatus
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.pages.models.metadata import Model, ModelSource
-from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.pages.models.triton import statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult

@@ -14,7 +14,7 @@ from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.running import turns
 from tests.loops import until
 from uncork_dispatcher import ApiRules
-from uncork_gateway.services.lethal_batches import LethalBatches
+from uncork_gateway.services.memory_limits import LethalBatches
 from uncork_workers.wire.messages import Batch, Hello, Ready
 from uncork_workers.wire.schema import ApiSettings
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from uncork_dispatcher.advice import Advice, advise
-from uncork_gateway.services.paths import NO_PATHS, DescribedPaths
+from uncork_gateway.services.paths import Paths
 from uncork_loadtests.tuning.batch_times import Line, SizeTime
 from uncork_workers.wire.schema import ApiSettings
 
@@ -179,4 +179,4 @@ class Figures:
     service: str
     plan: Plan
     apis: tuple[ApiFigures, ...] = ()
-    paths: DescribedPaths = NO_PATHS
+    paths: Paths = field(default_factory=Paths)

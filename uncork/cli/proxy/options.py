@@ -21,7 +21,7 @@ from uncork.config.option_fields import argument, flags, option
 from uncork.server.listeners import require_grpc
 from uncork.server.server_options import ServerOptions, read_header_name, readable
 from uncork_dispatcher import POLICY_USAGE
-from uncork_gateway.backends.model_servers.addresses import are_grpc, read_addresses
+from uncork_gateway.backends.model_servers.server import are_grpc, read_addresses
 from uncork_gateway.proxy import ProxySettings
 from uncork_gateway.requests.proxy_target import HeaderRules
 

@@ -13,8 +13,7 @@ from starlette.routing import Route
 from starlette.types import Message, Send
 
 from uncork_gateway.auth import WriteError
-from uncork_gateway.pages import theme
-from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
+from uncork_gateway.pages.assets import THEME, Assets, html_page, not_installed, package_folder
 from uncork_gateway.pages.dashboard.feed import Commands, Feed
 from uncork_gateway.pages.dashboard.history import History, Sampler
 from uncork_gateway.pages.status.service_status import StatusBuilder
@@ -86,7 +85,7 @@ class Dashboard:
         ours = {path.name: path for path in _OURS.iterdir() if path.suffix != ".html"}
         self._assets: Assets | None = None
         if plotly := package_folder(PACKAGE):
-            files = {**theme.FILES, **ours, _PLOTLY: plotly / "package_data/plotly.min.js"}
+            files = {**THEME, **ours, _PLOTLY: plotly / "package_data/plotly.min.js"}
             self._assets = Assets(f"{PREFIX}/files", files)
 
     def start(self) -> None:

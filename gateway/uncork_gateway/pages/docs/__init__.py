@@ -8,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from uncork_gateway.pages import theme
-from uncork_gateway.pages.assets import Assets, html_page, not_installed, package_folder
+from uncork_gateway.pages.assets import THEME, Assets, html_page, not_installed, package_folder
 
 PREFIX = "/docs"
 PACKAGE = "swagger_ui_bundle"
@@ -33,7 +32,7 @@ def docs_routes() -> list[Route]:
             "swagger-ui.css": swagger / "swagger-ui.css",
             "swagger-ui-bundle.js": swagger / "swagger-ui-bundle.js",
             "icon.svg": _OURS.parent / "dashboard/files/icon.svg",
-            **theme.FILES,
+            **THEME,
             "docs.css": _OURS / "docs.css",
             "docs.js": _OURS / "docs.js",
         },

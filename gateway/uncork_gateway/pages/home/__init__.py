@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from uncork_gateway.auth import AcceptedKeys
 from uncork_gateway.dialects.accept import choose
-from uncork_gateway.pages import docs, theme
-from uncork_gateway.pages.assets import INSTALL_PAGES, Assets, html_page, package_folder
+from uncork_gateway.pages import docs
+from uncork_gateway.pages.assets import INSTALL_PAGES, THEME, Assets, html_page, package_folder
 from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard import page as dashboard
 from uncork_workers.wire.schema import JSON, ApiDescription
@@ -70,7 +70,7 @@ class HomePage:
         self._keys = keys
         shared = {name: _DASHBOARD / name for name in ("dashboard.css", "icon.svg")}
         own = {name: _OURS / name for name in ("home.css", "home.js")}
-        self._assets = Assets(_PREFIX, shared | theme.FILES | own)
+        self._assets = Assets(_PREFIX, shared | THEME | own)
 
     def routes(self) -> list[Route]:
         """Return the routes of the page and its files; they require no API key."""

@@ -14,8 +14,7 @@ from uncork_gateway.dialects import V2, Dialect, Rest
 from uncork_gateway.dialects.rest import SIGNATURE
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import NO_STORE
-from uncork_gateway.pages.models.inputs import inputs_of, row_inputs
-from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.models.tensors import Outputs, inputs_of, row_inputs
 from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import TF_TYPES, TensorSpec

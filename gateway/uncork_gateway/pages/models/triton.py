@@ -14,8 +14,8 @@ from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.fixed import FixedPolicy
 from uncork_dispatcher.policies.none import NonePolicy
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.pages.models.inputs import inputs_of
 from uncork_gateway.pages.models.metadata import PLATFORM, Model, ModelVersions, model_asked
+from uncork_gateway.pages.models.tensors import inputs_of
 from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR

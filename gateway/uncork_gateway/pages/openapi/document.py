@@ -9,7 +9,7 @@ from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import TEXT_MODELS, Native
 from uncork_gateway.headers import LONGEST_REQUEST_ID
 from uncork_gateway.pages.models.metadata import ModelVersions
-from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, body_of, with_fields
 from uncork_gateway.pages.openapi.errors import ERROR, OPENAI_ERROR, PROBLEM, errors_of, other_errors
 from uncork_gateway.pages.openapi.models import TAGS, paths_of_models

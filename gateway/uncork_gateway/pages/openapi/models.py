@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uncork_gateway.dialects import Dialect
-from uncork_gateway.pages.models.inputs import INPUT, inputs_of
 from uncork_gateway.pages.models.metadata import (
     Model,
     ModelSource,
@@ -14,7 +13,7 @@ from uncork_gateway.pages.models.metadata import (
     metadata_of,
     status_of,
 )
-from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.models.tensors import INPUT, Outputs, inputs_of
 from uncork_gateway.pages.openapi.bodies import Schema, example_of
 from uncork_gateway.pages.openapi.errors import errors_of, key_error, other_errors
 from uncork_gateway.pages.openapi.results import REPLY_HEADERS, ExampleResult, example_result, reply_example

@@ -11,7 +11,7 @@ import msgspec
 
 from uncork_gateway.dialects.base import Dialect, HandlerResult
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, csv_text, media_content
 from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.protocols.tensors import TensorSpec

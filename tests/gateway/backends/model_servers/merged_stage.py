@@ -12,9 +12,9 @@ from tests.gateway.backends.lines import shout
 from tests.gateway.backends.model_servers.fake_server import FakeServer, Script, fake_server
 from tests.gateway.backends.model_servers.servers_stage import Slots, assert_no_task_left
 from uncork_dispatcher import Batch, BatchResult
-from uncork_gateway.backends.model_servers.addresses import read_addresses
 from uncork_gateway.backends.model_servers.http_server import http_servers
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, MergedCalls, Sent
+from uncork_gateway.backends.model_servers.server import read_addresses
 from uncork_gateway.backends.model_servers.servers import Servers
 
 NOW = 1000.0

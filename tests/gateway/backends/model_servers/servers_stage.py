@@ -10,9 +10,8 @@ from typing import Any
 import httpx
 
 from tests.loops import other_tasks
-from uncork_gateway.backends.model_servers.addresses import read_addresses
 from uncork_gateway.backends.model_servers.http_server import MakeTransport, http_servers, make_transport
-from uncork_gateway.backends.model_servers.server import ServerResponse
+from uncork_gateway.backends.model_servers.server import ServerResponse, read_addresses
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.protocols.wire import Content
 

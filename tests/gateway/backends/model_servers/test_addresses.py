@@ -2,7 +2,7 @@
 
 import pytest
 
-from uncork_gateway.backends.model_servers.addresses import are_grpc, read_addresses
+from uncork_gateway.backends.model_servers.server import are_grpc, read_addresses
 
 
 def test_addresses_are_read_once_each() -> None:

@@ -12,9 +12,8 @@ from tests.gateway.backends.model_servers.fake_server import Call, FakeServer, R
 from tests.gateway.backends.model_servers.servers_stage import Slots, stage
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
-from uncork_gateway.backends.model_servers.addresses import read_addresses
 from uncork_gateway.backends.model_servers.http_server import http_servers
-from uncork_gateway.backends.model_servers.server import ServerResponse
+from uncork_gateway.backends.model_servers.server import ServerResponse, read_addresses
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.protocols.wire import Content
 

@@ -13,7 +13,7 @@ from tests.gateway.backends.model_servers.servers_stage import Slots
 from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from tests.gateway.grpc.proxy.fake_grpc_server import FakeGrpcServer, Reply, fake_grpc_server
 from tests.gateway.running import turns
-from uncork_gateway.backends.model_servers.addresses import read_addresses
+from uncork_gateway.backends.model_servers.server import read_addresses
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.errors import BadGateway, BadRequest, TimedOut, Unavailable

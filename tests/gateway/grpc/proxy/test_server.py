@@ -14,12 +14,12 @@ import pytest
 import trustme
 
 from tests.gateway.grpc.proxy.fake_grpc_server import Call, FakeGrpcServer, Pairs, Reply, fake_grpc_server, ok
-from uncork_gateway.backends.model_servers.addresses import read_addresses
 from uncork_gateway.backends.model_servers.server import (
     CallStatus,
     ConnectionLost,
     NoAnswerInTime,
     ServerResponse,
+    read_addresses,
 )
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.proxy.server import GrpcServer, grpc_servers

@@ -14,7 +14,7 @@ from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.running import turns
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.pages.models.outputs import Outputs
+from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.pages.openapi.results import example_result
 from uncork_gateway.protocols.tensor_rows import output_tensors
 from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
