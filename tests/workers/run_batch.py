@@ -8,10 +8,11 @@ from weakref import finalize
 
 from uncork_workers.definition.service import Service
 from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.messages import AnswerHead, Batch, Reply
 
 
-class Outlet:
+class Outlet(GatewayConnection):
     """Takes the pieces of streamed responses; after ``enough`` pieces nobody waits for more.
 
     Attributes:

@@ -7,8 +7,7 @@ import asyncio
 from uncork.batched_functions.loop_queue import Item, LoopQueue
 from uncork.batched_functions.outcomes import Failed
 from uncork_workers.process.batches.failures import is_out_of_memory
-from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.warmup_sizes import RUNS_PER_SIZE, WarmUpSizes, doubling
+from uncork_workers.process.batches.size_limit import RUNS_PER_SIZE, SizeLimit, WarmUpSizes, doubling
 
 
 async def warm_up(queue: LoopQueue, item: Item, *, cost: float | None, seconds: float) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from uncork_workers.process.memory_limit import MemoryLimit
+from uncork_workers.process.remote_worker import MemoryLimit
 
 MIB = 2**20
 
@@ -58,7 +58,7 @@ def test_the_memory_is_that_of_this_process() -> None:
 
 def limited(code: str) -> str:
     """Run code in a process that has limited its data to 600 MiB; return what it prints."""
-    first = "import resource; from uncork_workers.process.memory_limit import limit_data"
+    first = "import resource; from uncork_workers.process.libc import limit_data"
     code = f"{first}; limit_data({600 * MIB})\n{code}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return run.stdout.strip()

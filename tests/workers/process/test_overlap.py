@@ -1,6 +1,6 @@
 """Whether overlapping stages pay: what a worker decides from the times of its batches."""
 
-from uncork_workers.process.overlap import Overlap
+from uncork_workers.process.stages import Overlap
 
 
 def run(overlap: Overlap, batches: int, *, serial_s: float, overlapped_s: float) -> list[bool]:

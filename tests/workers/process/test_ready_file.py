@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork_workers.process.ready_file import ReadyFile
+from uncork_workers.process.remote_worker import ReadyFile
 
 
 def test_the_file_exists_between_create_and_remove(tmp_path: Path) -> None:

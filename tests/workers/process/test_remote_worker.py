@@ -21,9 +21,7 @@ from tests.workers.fake_gateway import (
     worker_port,
 )
 from uncork_workers.process.hosted_service import HostedService, StageFailed
-from uncork_workers.process.memory_limit import MemoryLimit
-from uncork_workers.process.ready_file import ReadyFile
-from uncork_workers.process.remote_worker import MemoryExceeded, RemoteWorker
+from uncork_workers.process.remote_worker import MemoryExceeded, MemoryLimit, ReadyFile, RemoteWorker
 from uncork_workers.wire.dialing import VERSION, Dialer, GatewayRefuses
 from uncork_workers.wire.handshake import Challenge
 from uncork_workers.wire.messages import (
@@ -478,7 +476,7 @@ from contextlib import closing
 from pathlib import Path
 import sys
 from uncork_workers.process.hosted_service import HostedService
-from uncork_workers.process.ready_file import ReadyFile
+from uncork_workers.process.remote_worker import ReadyFile
 from uncork_workers.process.remote_worker import RemoteWorker
 from uncork_workers.wire.dialing import Dialer, read_addresses
 

@@ -21,8 +21,7 @@ from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.process.overlap import Overlap
-from uncork_workers.process.stages import OverlappingStages
+from uncork_workers.process.stages import Overlap, OverlappingStages
 from uncork_workers.wire.frames import FrameDecoder, FrameError, encode_frame, split_payload
 from uncork_workers.wire.messages import Batch, Reply
 

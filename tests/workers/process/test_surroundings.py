@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from uncork_workers.process.surroundings import surroundings
+from uncork_workers.process.hosted_service import surroundings
 
 
 def test_the_same_process_has_the_same_digest() -> None:

@@ -6,7 +6,7 @@ from uncork.cli.check.figures import ApiFigures, Findings, Plan, Times, error, n
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.advice import WORTH
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_workers.process.overlap import PAYS
+from uncork_workers.process.stages import PAYS
 
 # From this gain on, running each request alone is a mistake.
 _MUCH = 2

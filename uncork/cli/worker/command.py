@@ -21,9 +21,7 @@ from uncork_workers.definition.loading import TargetError
 from uncork_workers.process.hosted_service import HostedService, StageFailed
 from uncork_workers.process.libc import keep_freed_memory
 from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.process.memory_limit import MemoryLimit
-from uncork_workers.process.ready_file import ReadyFile
-from uncork_workers.process.remote_worker import MemoryExceeded, RemoteWorker
+from uncork_workers.process.remote_worker import MemoryExceeded, MemoryLimit, ReadyFile, RemoteWorker
 from uncork_workers.process.streams import outlive_readers
 from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP
 from uncork_workers.wire.dialing import Dialer, GatewayRefuses, client_tls, read_addresses

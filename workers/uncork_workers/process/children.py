@@ -128,3 +128,11 @@ def _in_fork() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_fork)
+
+
+class Stopped(SystemExit):
+    """A signal ends the process, also while code of the service runs.
+
+    Unlike other exceptions in that code, it is no failure of a request. asyncio lets a ``SystemExit`` leave
+    the event loop from any of its tasks.
+    """

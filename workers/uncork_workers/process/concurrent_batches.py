@@ -13,9 +13,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.process.children import WorkerCode
+from uncork_workers.process.children import Stopped, WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.messages import Batch, Reply
 
 log = logging.getLogger("uncork.worker")

@@ -5,23 +5,24 @@ import hashlib
 import logging
 import math
 import os
+import platform
+import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from uncork_workers.cores import usable_cores
 from uncork_workers.definition.hints import AddingHints
 from uncork_workers.definition.loading import load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.process.children import WorkerCode
+from uncork_workers.process.children import Stopped, WorkerCode
 from uncork_workers.process.concurrent_batches import ConcurrentBatches
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.gpu_usage import GpuUsage
-from uncork_workers.process.stopped import Stopped
-from uncork_workers.process.surroundings import surroundings
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
 from uncork_workers.wire.messages import Failed, Hello, Ready, Stage, WarmUp
 from uncork_workers.wire.overrides import Override
@@ -202,3 +203,43 @@ def _freeze_objects() -> None:
     """Exempt all current objects, which live as long as the worker, from garbage collection pauses."""
     gc.collect()
     gc.freeze()
+
+
+_LIBRARIES = (
+    "numpy",
+    "scipy",
+    "sklearn",
+    "torch",
+    "transformers",
+    "xgboost",
+    "lightgbm",
+    "onnxruntime",
+    "tensorflow",
+    "jax",
+)
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+
+
+def surroundings() -> str:
+    """Return a digest of what batch times depend on besides the code: the device, and imported libraries."""
+    return hashlib.sha256("\n".join(_described()).encode()).hexdigest()
+
+
+def _described() -> Iterator[str]:
+    yield f"{platform.python_version()} {platform.machine()} {usable_cores()} {_cpu()}"
+    yield from (f"{name}={os.environ.get(name)}" for name in _VARIABLES)
+    for name in _LIBRARIES:
+        if (library := sys.modules.get(name)) is not None:
+            yield f"{name} {getattr(library, '__version__', '')}"
+    torch = sys.modules.get("torch")
+    with suppress(Exception):  # any code may call itself torch
+        # Otherwise the model does not use the GPU, and asking for its name would take up memory there.
+        if torch is not None and torch.cuda.is_initialized():
+            yield str(torch.cuda.get_device_name())
+
+
+def _cpu() -> str:
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        return next((line for line in lines if line.startswith("model name")), "")
+    return ""

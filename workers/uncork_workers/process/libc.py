@@ -1,7 +1,8 @@
-"""Settings that a process makes through the C library."""
+"""Limits and settings of a process that the operating system and the C library keep."""
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 import threading
@@ -53,3 +54,13 @@ def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_POLL_S)
     os._exit(0)
+
+
+def limit_data(limit_bytes: int) -> None:
+    """Let allocations of this process and its children fail that would exceed a size, as ``MemoryError``.
+
+    Up to the limit that is set for the process anyway. Libraries in C++ may raise errors of their own.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = limit_bytes if most == resource.RLIM_INFINITY else min(limit_bytes, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))

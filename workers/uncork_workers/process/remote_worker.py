@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
@@ -10,15 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from uncork_workers.process.children import handle_signals
+from uncork_workers.memory import mebibytes, resident_bytes
+from uncork_workers.process.children import Stopped, handle_signals
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed
-from uncork_workers.process.memory_limit import MemoryLimit
-from uncork_workers.process.ready_file import ReadyFile
-from uncork_workers.process.stopped import Stopped
 from uncork_workers.wire.dialing import VERSION, Connected, Dialer, GatewayRefuses, GatewayUnreachable
 from uncork_workers.wire.frames import FrameError
 
@@ -30,6 +30,76 @@ _LONGEST_DELAY_S = 10.0
 # How long after its timeout a batch ends the process. The gateway has given the batch up by then.
 _OVERDUE_S = 1.0
 _LOG_AGAIN_S = 60.0
+
+
+class ReadyFile:
+    """Exists while the worker has loaded its model and is connected to a gateway.
+
+    Args:
+        path: None for no file. A file left by an earlier process is removed.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        if path is None:
+            return
+        self.remove()
+        # It must not exist for even a moment, so its folder is checked instead of writing it.
+        if not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def create(self) -> None:
+        if self._path is None:
+            return
+        try:
+            self._path.touch()
+        except OSError as error:
+            log.error("cannot write %s: %s", self._path, error.strerror)
+
+    def remove(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+class MemoryLimit:
+    """Checks the resident memory of this process.
+
+    If the process exceeds the limit before its first batch, the limit is dropped: every restart would exceed
+    it, too.
+
+    Args:
+        limit_bytes: None for no limit.
+        used_bytes: returns the resident memory.
+    """
+
+    def __init__(
+        self, limit_bytes: int | None, *, used_bytes: Callable[[], int] = lambda: resident_bytes(os.getpid())
+    ) -> None:
+        self._limit_bytes = limit_bytes
+        self._used_bytes = used_bytes
+        self._is_checked = False
+
+    def check_before_batches(self) -> None:
+        """Drop the limit, with a warning, if the model alone exceeds it. Later calls do nothing."""
+        excess = "" if self._is_checked else self.excess()
+        self._is_checked = True
+        if excess:
+            log.warning(
+                "this worker %s before its first batch; it will not leave for its memory. Raise --max-memory",
+                excess,
+            )
+            self._limit_bytes = None
+
+    def excess(self) -> str:
+        """Return by how much the process exceeds the limit, as a clause; empty if it does not."""
+        if self._limit_bytes is None or (used := self._used_bytes()) <= self._limit_bytes:
+            return ""
+        return f"uses {mebibytes(used)}, more than the limit of {mebibytes(self._limit_bytes)},"
 
 
 class MemoryExceeded(Exception):

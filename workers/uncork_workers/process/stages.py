@@ -14,11 +14,11 @@ from queue import SimpleQueue
 
 from msgspec.structs import replace
 
+from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.staged_run import StagedRun
 from uncork_workers.process.children import WorkerCode
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.process.overlap import Overlap
 from uncork_workers.wire.messages import Batch, Reply
 
 # A model that calls many small operations gives up the GIL at each. With the default of 5 ms, it would wait
@@ -197,3 +197,54 @@ class OverlappingStages:
             self._errors.append(error)
         finally:
             self._turns.put(None)
+
+
+# Batches in a trial, and between two trials. The gateway sends the first few too late for an overlap.
+_TRIAL = 8
+_SETTLED = 500
+# A trial of overlap that does not pay is repeated after twice as many, up to this many: it may be expensive.
+_LONGEST = 8_000
+PAYS = 0.95
+"""Overlap pays if a batch then adds less than this share of its time without."""
+
+
+class Overlap:
+    """Decides for one API, by measurement, whether it pays that the stages of its batches overlap.
+
+    It does not where the stages wait for each other, as Python code does for the GIL: a model of many small
+    operations then takes several times as long. So this compares the time that a batch adds to the work of
+    the worker with overlap and without, now and then.
+
+    Attributes:
+        is_on: whether the next batch should overlap with others.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._pays: bool | None = None
+        """The last verdict; None before the first."""
+        self._left = _TRIAL
+        self._settled = _SETTLED
+        self._times = {False: BatchTimeEstimator(), True: BatchTimeEstimator()}
+
+    def observe(self, cost: float, seconds: float, *, has_overlapped: bool) -> None:
+        """Learn that a batch of some rows or cost added some seconds to the work of the worker."""
+        self._times[has_overlapped].observe(cost, seconds)
+        if has_overlapped is not self.is_on:
+            return
+        self._left -= 1
+        if self._left:
+            return
+        if self.is_on is not self._pays and self._times[True].known_rows is not None:
+            self._judge(cost)
+        else:
+            self.is_on, self._left = not self.is_on, _TRIAL
+
+    def _judge(self, cost: float) -> None:
+        """Compare both at the size of the last batch, after a trial."""
+        with_overlap, without = (self._times[way].estimate.seconds(cost) for way in (True, False))
+        pays = with_overlap < PAYS * without
+        is_repeated = self._pays is False and not pays
+        self._settled = min(2 * self._settled, _LONGEST) if is_repeated else _SETTLED
+        self._pays = self.is_on = pays
+        self._left = self._settled

@@ -18,9 +18,8 @@ from uncork_workers.plural import plural
 from uncork_workers.process.batches.chunks import padded_length, padded_size
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.failures import is_out_of_memory, release
-from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.stopped import Stopped
-from uncork_workers.process.warmup_sizes import RUNS_PER_SIZE, WarmUpSizes, doubling
+from uncork_workers.process.batches.size_limit import RUNS_PER_SIZE, SizeLimit, WarmUpSizes, doubling
+from uncork_workers.process.children import Stopped
 from uncork_workers.wire.messages import Batch, RawForm, RowResult
 from uncork_workers.wire.overrides import Override, with_overrides
 from uncork_workers.wire.schema import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost

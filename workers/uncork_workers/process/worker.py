@@ -15,9 +15,8 @@ from uncork_workers.definition.loading import TargetError
 from uncork_workers.process.children import handle_signals
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed, failed
-from uncork_workers.process.libc import die_with, keep_freed_memory
+from uncork_workers.process.libc import die_with, keep_freed_memory, limit_data
 from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.process.memory_limit import limit_data
 from uncork_workers.process.streams import outlive_readers
 from uncork_workers.wire.dialing import (
     VERSION,

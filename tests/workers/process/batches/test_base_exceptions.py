@@ -13,7 +13,7 @@ from tests.workers.run_batch import Outlet, run_batch
 from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.stopped import Stopped
+from uncork_workers.process.children import Stopped
 from uncork_workers.wire.messages import Meta, RawForm, Reply
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from tests.loops import HANG_S
 from uncork_workers.process.batches import handler_loop
-from uncork_workers.process.batches.handler_loop import HandlerLoop
-from uncork_workers.process.batches.handler_loop_thread import HandlerLoopThread
+from uncork_workers.process.batches.handler_loop import HandlerLoop, HandlerLoopThread
 
 Loop = HandlerLoop | HandlerLoopThread
 

@@ -223,7 +223,7 @@ def test_parts_within_the_limit_are_as_large_as_they_can_be(
     assert not {*answered} & {*searched.search.culprits}
     for part, limit in zip(searched.parts[1:], searched.limits, strict=True):
         assert len(part) == 1 or size(part) <= limit
-    if known <= room:
+    if known <= room and all(size(part) <= room for part in searched.parts[1:]):
         for part, following in itertools.pairwise(searched.parts[1:]):
             has_rows = any(costs[at] for at in part)  # without rows, a request may be alone
             assert not has_rows or size((*part, following[0])) > known

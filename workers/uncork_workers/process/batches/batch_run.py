@@ -24,9 +24,9 @@ from uncork_workers.process.batches.handler_calls import HandlerCalls, Result, S
 from uncork_workers.process.batches.merging import BatchRequests
 from uncork_workers.process.batches.search import Search
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.batches.streaming import PieceSink
+from uncork_workers.process.children import Stopped
 from uncork_workers.process.context import NO_PARAMETERS
-from uncork_workers.process.stopped import Stopped
+from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.cutting import Extent
 from uncork_workers.wire.messages import (
     Batch,
@@ -66,7 +66,7 @@ class BatchRun:
         batch: Batch,
         bodies: Sequence[bytes],
         limit: SizeLimit,
-        sink: PieceSink | None = None,
+        sink: GatewayConnection | None = None,
     ) -> None:
         count = len(bodies)
         # The gateway ends other batches by killing the worker, which runs nothing else.

@@ -1,13 +1,9 @@
 """The requests of a running batch whose clients have left, and the time that the batch may take."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Set
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from uncork_workers.process.batches.streaming import PieceSink
+from uncork_workers.process.gateway_connection import GatewayConnection
 
 
 class Departures:
@@ -23,7 +19,7 @@ class Departures:
             says nothing about other batches.
     """
 
-    def __init__(self, sink: PieceSink, batch: int, requests: int, due: float = math.inf) -> None:
+    def __init__(self, sink: GatewayConnection, batch: int, requests: int, due: float = math.inf) -> None:
         self.due = due
         self.timed_out = False
         self._batch = batch

@@ -13,14 +13,13 @@ from uncork_workers.definition.outputs.host import on_host
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import ApiDefinition, Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
-from uncork_workers.process.batches.handler_loop import HandlerLoop
-from uncork_workers.process.batches.handler_loop_thread import HandlerLoopThread
+from uncork_workers.process.batches.handler_loop import HandlerLoop, HandlerLoopThread
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.staged_run import Stage, StagedRun
-from uncork_workers.process.batches.streaming import PieceSink, Stream
-from uncork_workers.process.children import WorkerCode
+from uncork_workers.process.batches.streaming import Stream
+from uncork_workers.process.children import Stopped, WorkerCode
 from uncork_workers.process.context import NO_PARAMETERS, Context, departures, running
-from uncork_workers.process.stopped import Stopped
+from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.groups import value_of
 from uncork_workers.wire.messages import Batch, Reply
 
@@ -34,7 +33,7 @@ class Executor:
         staged: the APIs with ``prepare`` or ``finish``.
     """
 
-    def __init__(self, service: Service, sink: PieceSink | None = None) -> None:
+    def __init__(self, service: Service, sink: GatewayConnection | None = None) -> None:
         self._service = service
         self.sink = sink
         self._apis = {definition.name: definition for definition in find_apis(type(service))}

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.batch_run import BatchRun
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.process.batches.streaming import PieceSink
-from uncork_workers.process.children import WorkerCode
+from uncork_workers.process.children import Stopped, WorkerCode
 from uncork_workers.process.context import Context, running
-from uncork_workers.process.stopped import Stopped
+from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.messages import Batch, Reply
 
 Stage = Callable[[Any], Any]
@@ -43,7 +42,7 @@ class StagedRun(BatchRun):
         batch: Batch,
         bodies: Sequence[bytes],
         limit: SizeLimit,
-        sink: PieceSink | None,
+        sink: GatewayConnection | None,
         *,
         stages: tuple[Stage, Stage, Stage],
     ) -> None:

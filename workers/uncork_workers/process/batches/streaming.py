@@ -1,41 +1,23 @@
 """Run a handler that is a generator: encode and send each piece when it is yielded."""
 
-from collections.abc import AsyncGenerator, Generator, Set
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
-from typing import Any, Protocol
+from typing import Any
 
 from uncork_workers.definition.outputs.encoding import OCTETS, TEXT
 from uncork_workers.definition.outputs.json import encode_json
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
+from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.messages import AnswerHead
 
 _LINES = "application/x-ndjson"
 _NAMES = {OCTETS: "bytes", TEXT: "text", _LINES: "JSON"}
 
 
-class PieceSink(Protocol):
-    """The gateway while a batch runs: takes the pieces of its response, and knows which clients have left."""
-
-    def send_piece(self, batch: int, head: AnswerHead | None, data: bytes) -> None:
-        """Send a piece; the first one has a head."""
-
-    def look(self) -> bool:
-        """Read what has arrived, without waiting; return False if nothing more can arrive."""
-        ...
-
-    def left(self, batch: int) -> Set[int]:
-        """Return the positions of the requests of a batch whose clients have left, as of the last look."""
-        ...
-
-    def fileno(self) -> int:
-        """Return the descriptor that is readable when something has arrived."""
-        ...
-
-
 class Stream:
     """One streamed response. If the handler yields a ``Rejected`` instead, that is ``rejected``."""
 
-    def __init__(self, batch: int, sink: PieceSink) -> None:
+    def __init__(self, batch: int, sink: GatewayConnection) -> None:
         self._batch = batch
         self._sink = sink
         self._encoder = PieceEncoder()
