@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
-from uncork.batched_functions.outcomes import Failed, Result, for_callers
-from uncork_dispatcher import ApiRules, BatchResult
+from uncork_dispatcher import ApiRules, BatchResult, DispatchError
 from uncork_workers.process.batches.failures import FailedCall
 from uncork_workers.process.batches.search import Part, Search
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.wire.cutting import Extent
+
+
+class Failed(NamedTuple):
+    """The exception that a call raises in place of a result."""
+
+    error: Exception
+
+
+Result = Any | Failed
+
+
+def result_of(returned: Any) -> Result:
+    """Return the result of a call; an exception that the function returned is raised to the caller."""
+    return Failed(for_callers(returned)) if isinstance(returned, BaseException) else returned
+
+
+def for_callers(error: BaseException) -> Exception:
+    """Return an exception that a caller can be given: no cancellation."""
+    if isinstance(error, Exception):
+        return error
+    what = "was cancelled from within" if isinstance(error, asyncio.CancelledError) else f"raised {error!r}"
+    failed = DispatchError(f"the batch function {what}")
+    failed.__cause__ = error
+    return failed
+
 
 # The rest of the timeout is for the part that runs when the search for the items at fault ends.
 _SHARE_OF_TIMEOUT = 0.9

@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from typing import Any, Protocol, SupportsFloat, TypeVar, overload
 
-from uncork.batched_functions.definition import Definition
+from uncork.batched_functions.definition import Definition, name_of
 from uncork.batched_functions.function import Batched
-from uncork.batched_functions.parameters import name_of
 from uncork_dispatcher import ApiRules
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, DefinitionError, first_goal, is_count
 

@@ -10,11 +10,9 @@ from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
-from uncork.batched_functions.definition import Definition
-from uncork.batched_functions.loop_queue import LoopQueue
-from uncork.batched_functions.parameters import Parameters
+from uncork.batched_functions.definition import Definition, Parameters
+from uncork.batched_functions.loop_queue import LoopQueue, Threads
 from uncork.batched_functions.tally import Tally
-from uncork.batched_functions.threads import Threads
 
 Loops = dict[asyncio.AbstractEventLoop, LoopQueue]
 

@@ -19,7 +19,7 @@ from uncork.server.workers.requirements import require_resources
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.front_end import FrontEnd
-from uncork_workers.supervision.standbys import ReplacementFailed
+from uncork_workers.supervision.supervisor import ReplacementFailed
 
 log = logging.getLogger("uncork.gateway")
 

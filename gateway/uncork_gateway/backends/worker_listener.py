@@ -14,6 +14,7 @@ from typing import cast
 from uncork_gateway.backends.refusal_log import RefusalLog
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.version import VERSION
+from uncork_workers.wire.dialing import tune
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.handshake import (
     HEAD_BYTES,
@@ -34,7 +35,6 @@ from uncork_workers.wire.handshake import (
     with_worker_proof,
 )
 from uncork_workers.wire.overrides import Override
-from uncork_workers.wire.tcp import tune
 
 log = logging.getLogger("uncork.gateway")
 

@@ -13,8 +13,7 @@ from uncork_workers.ray import connection
 from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.launcher import RayLauncher, RayWorkers
 from uncork_workers.ray.messages import Command, Connect, Connected, Event, decode_command, encode
-from uncork_workers.supervision.backoff import backoff_s
-from uncork_workers.supervision.launcher import Dialing, over_tcp
+from uncork_workers.supervision.launcher import Dialing, backoff_s, over_tcp
 
 LAUNCH_SECRET = b"the secret"
 _FAKE = Path(__file__).with_name("fake_helper.py")

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from uncork.server.private_folders import own_folder
-from uncork_workers.ray.code_copies import CodeCopy, unpack
+from uncork_workers.ray.code_shipping import CodeCopy, unpack
 
 DAY_S = 24 * 3600
 _USE = """
 import sys
 from pathlib import Path
-from uncork_workers.ray.code_copies import unpack
+from uncork_workers.ray.code_shipping import unpack
 copy = unpack(b"", sys.argv[2], parent=Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.read()

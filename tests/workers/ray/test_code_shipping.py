@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork_workers.ray.code_copies import unpack
-from uncork_workers.ray.code_shipping import Packer
+from uncork_workers.ray.code_shipping import Packer, unpack
 from uncork_workers.ray.messages import Code
 
 

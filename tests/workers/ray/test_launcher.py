@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.workers.ray.stage import LAUNCH_SECRET, Helper, stage
+from tests.workers.supervision.crowd import replace_all
 from uncork_workers.ray.code_shipping import Packer
 from uncork_workers.ray.connection import RayUnusable
 from uncork_workers.ray.launcher import RayWorkers
 from uncork_workers.ray.messages import Attach, Ended, Kill, Launch, Refused, Started, Waiting
-from uncork_workers.supervision.standbys import ReplacementFailed
-from uncork_workers.supervision.supervisor import Supervisor
+from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
 from uncork_workers.wire.handshake import launch_token
 
 NEEDS = {"CPU": 1.0, "GPU": 0.0}
@@ -96,7 +96,7 @@ async def test_a_reload_without_room_fails(tmp_path: Path) -> None:
         supervisor.start()
         for _ in range(2):
             await helper.command()
-        reloading = asyncio.create_task(supervisor.replace_all())
+        reloading = asyncio.create_task(replace_all(supervisor))
         for _ in range(2):
             await helper.command()
         helper.send(Started(3, "node-1"))

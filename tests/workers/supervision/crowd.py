@@ -36,6 +36,11 @@ class Echo(Service):
 """
 
 
+async def replace_all(supervisor: Supervisor) -> None:
+    async with supervisor.replacing_all() as standbys:
+        standbys.take_over()
+
+
 @dataclass
 class Worker:
     hello: Hello

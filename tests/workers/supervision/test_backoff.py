@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.supervision.backoff import backoff_s
+from uncork_workers.supervision.launcher import backoff_s
 
 
 def delay_s(failures: int) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.supervision.crowd import SERVICE, Crowd, Worker, crowd
+from tests.workers.supervision.crowd import SERVICE, Crowd, Worker, crowd, replace_all
 from uncork_workers.memory import resident_bytes
 from uncork_workers.supervision.recycling import Recycler, RecyclingLimits
 
@@ -114,7 +114,7 @@ async def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:
         looking = asyncio.create_task(Recycler(on.supervisor, RecyclingLimits(batches=1)).check())
         stuck = await on.newcomers.get()
         (tmp_path / "echo.py").write_text(SERVICE)
-        await on.supervisor.replace_all()
+        await replace_all(on.supervisor)
         new = await on.newcomers.get()
         await looking
 

@@ -13,9 +13,9 @@ import pytest
 import uvloop
 
 from tests.loops import HANG_S
-from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace
+from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace, replace_all
 from uncork_workers.cores import usable_cores
-from uncork_workers.supervision.standbys import ReplacementFailed
+from uncork_workers.supervision.supervisor import ReplacementFailed
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -183,4 +183,4 @@ async def test_workers_are_added_and_removed(tmp_path: Path) -> None:
 async def test_a_server_without_workers_has_nothing_to_replace(tmp_path: Path) -> None:
     async with crowd(tmp_path, workers=0) as on:
         with pytest.raises(ReplacementFailed, match="this server starts no workers"):
-            await on.supervisor.replace_all()
+            await replace_all(on.supervisor)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.loops import HANG_S
-from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace, only_alive
-from uncork_workers.supervision.standbys import ReplacementFailed
+from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace, only_alive, replace_all
+from uncork_workers.supervision.supervisor import ReplacementFailed
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ async def test_new_workers_take_over_together(tmp_path: Path) -> None:
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
         on.leaving = {worker.launch for worker in old.values()}
-        await on.supervisor.replace_all()
+        await replace_all(on.supervisor)
         new = {one.hello.index: one for one in (await on.newcomers.get(), await on.newcomers.get())}
 
         assert sorted(new) == [0, 1]
@@ -45,7 +45,7 @@ async def test_old_workers_that_will_not_leave_are_killed(tmp_path: Path) -> Non
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
         on.leaving = {old[0].launch}
-        await on.supervisor.replace_all()
+        await replace_all(on.supervisor)
         await goes(old[1])
 
         assert old[0].alive()
@@ -59,7 +59,7 @@ async def test_a_replacement_can_be_replaced_while_the_first_ones_still_work(tmp
         workers = [(await on.workers(1))[0]]
         for _ in range(2):
             on.leaving = {workers[-1].launch}
-            await on.supervisor.replace_all()
+            await replace_all(on.supervisor)
             workers.append(await on.newcomers.get())
 
         assert all(worker.alive() for worker in workers)
@@ -89,14 +89,14 @@ async def test_a_replacement_that_fails_leaves_the_old_workers_in_force(
         on.refusal, on.leaving = refusal, {worker.launch for worker in old.values()}
         (tmp_path / "echo.py").write_text(code)
         with pytest.raises(ReplacementFailed, match=says):
-            await on.supervisor.replace_all()
+            await replace_all(on.supervisor)
 
         assert (on.took_over, on.exits.empty()) == ([], True)
         await only_alive(tmp_path, *old.values())
 
         on.refusal = None
         (tmp_path / "echo.py").write_text(SERVICE)
-        await on.supervisor.replace_all()
+        await replace_all(on.supervisor)
         assert len(on.took_over) == 1
         for worker in old.values():
             on.supervisor.kill(worker.launch)
@@ -108,7 +108,7 @@ async def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -
     async with crowd(tmp_path, workers=1, target="x" * 200_000) as on:
         await on.exits.get()
         with pytest.raises(ReplacementFailed, match="Argument list too long"):
-            await on.supervisor.replace_all()
+            await replace_all(on.supervisor)
 
 
 async def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None
         for _ in range(2):
             await on.exits.get()
         (tmp_path / "later.py").write_text(SERVICE)
-        await on.supervisor.replace_all()
+        await replace_all(on.supervisor)
         new = await on.newcomers.get()
         on.supervisor.kill(new.launch)
         again = (await on.workers(1))[0]
@@ -134,7 +134,7 @@ async def test_stopping_ends_a_replacement(tmp_path: Path) -> None:
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
         (tmp_path / "echo.py").write_text(slow)
-        replacing = asyncio.create_task(on.supervisor.replace_all())
+        replacing = asyncio.create_task(replace_all(on.supervisor))
         new = [await on.newcomers.get() for _ in range(2)]
         replacing.cancel()
         await asyncio.gather(replacing, return_exceptions=True)
@@ -150,7 +150,7 @@ async def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
         on.leaving = {worker.launch for worker in old.values()}
-        await asyncio.gather(on.supervisor.replace_all(), on.supervisor.replace_all())
+        await asyncio.gather(replace_all(on.supervisor), replace_all(on.supervisor))
         new = [await on.newcomers.get() for _ in range(4)]
 
         assert on.took_over == [{one.launch for one in new[:2]}, {one.launch for one in new[2:]}]
@@ -199,7 +199,7 @@ async def test_standbys_that_do_not_take_over_are_killed(tmp_path: Path) -> None
         assert {one.launch for one in on.supervisor.current_workers()} == {
             worker.launch for worker in before.values()
         }
-        await on.supervisor.replace_all()
+        await replace_all(on.supervisor)
 
 
 async def test_workers_of_another_kind_take_over(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded
 from uncork_workers.supervision.file_watching import FileWatcher
-from uncork_workers.supervision.standbys import ReplacementFailed
+from uncork_workers.supervision.supervisor import ReplacementFailed
 
 log = logging.getLogger("uncork.gateway")
 

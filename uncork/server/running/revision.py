@@ -21,7 +21,7 @@ from uncork_gateway import GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.status.document import SettingsChange
 from uncork_gateway.services.served_service import Change as ServiceChange
-from uncork_workers.supervision.standbys import ReplacementFailed, Standbys
+from uncork_workers.supervision.supervisor import ReplacementFailed, Standbys
 
 log = logging.getLogger("uncork.gateway")
 

@@ -23,8 +23,7 @@ from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.supervision.launcher import Launcher
 from uncork_workers.supervision.oom_kills import OomKills
 from uncork_workers.supervision.recycling import Recycler
-from uncork_workers.supervision.standbys import ReplacementFailed
-from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
+from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor, WorkerExit
 
 log = logging.getLogger("uncork.gateway")
 

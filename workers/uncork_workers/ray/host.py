@@ -12,9 +12,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from uncork_workers.ray import cluster
-from uncork_workers.ray.code_copies import unpack
-from uncork_workers.supervision.groups import end_group
-from uncork_workers.supervision.processes import thread_environment
+from uncork_workers.ray.code_shipping import unpack
+from uncork_workers.supervision.processes import end_group, thread_environment
 
 # By then the driver has read the exit code, and kills the actor.
 _LINGERS_S = 5.0

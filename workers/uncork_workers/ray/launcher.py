@@ -13,8 +13,7 @@ from secrets import token_hex
 from uncork_workers.plural import plural
 from uncork_workers.process.worker import EXIT_UNREACHABLE
 from uncork_workers.ray.code_shipping import Packer
-from uncork_workers.ray.connection import Connection
-from uncork_workers.ray.helper_process import HELPER
+from uncork_workers.ray.connection import HELPER, Connection
 from uncork_workers.ray.messages import (
     Attach,
     Code,

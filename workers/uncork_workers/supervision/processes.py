@@ -6,13 +6,14 @@ import itertools
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from uncork_workers.cores import usable_cores
 from uncork_workers.supervision.gpus import GPU_VARIABLE
-from uncork_workers.supervision.groups import end_group
 from uncork_workers.supervision.launcher import Dialing, Starter, WorkerProcess
 from uncork_workers.supervision.oom_kills import OomKills
 
@@ -143,3 +144,36 @@ def describe_exit(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
+
+
+# A resource tracker of multiprocessing removes shared memory when the last process that uses it has ended.
+_GRACE_S = 1.0
+_LOOK_EVERY_S = 0.02
+
+
+def end_group(group: int) -> None:
+    """End all processes of a group whose leader has ended: by SIGTERM, and after 1 s by SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(OSError):  # the last one has ended, or belongs to another user
+            os.killpg(group, number)
+        gives_up_at = time.monotonic() + _GRACE_S
+        while _is_left(group):
+            if time.monotonic() > gives_up_at:
+                break
+            time.sleep(_LOOK_EVERY_S)
+        else:
+            return
+
+
+def _is_left(group: int) -> bool:
+    try:
+        # Processes without a parent become children of process 1, which may be this one.
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True

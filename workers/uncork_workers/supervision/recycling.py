@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from uncork_workers.memory import mebibytes, resident_bytes
 from uncork_workers.plural import plural
-from uncork_workers.supervision.backoff import backoff_s
-from uncork_workers.supervision.launcher import WorkerProcess
-from uncork_workers.supervision.standbys import ReplacementFailed
-from uncork_workers.supervision.supervisor import Supervisor
+from uncork_workers.supervision.launcher import WorkerProcess, backoff_s
+from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
 
 log = logging.getLogger("uncork.gateway")
 

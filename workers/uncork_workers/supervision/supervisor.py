@@ -15,15 +15,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from uncork_workers.supervision.backoff import backoff_s
-from uncork_workers.supervision.launcher import Launcher, Starter, WorkerProcess
-from uncork_workers.supervision.standbys import ReplacementFailed, Standbys, TakeOver
+from uncork_workers.supervision.launcher import Launcher, Starter, WorkerProcess, backoff_s
 
 log = logging.getLogger("uncork.gateway")
 
 # The longest time between the notices that a process and its connection have ended. A launcher that watches
 # processes on this machine knows within milliseconds that one has ended.
 _NOTICED_S = 2.0
+
+TakeOver = Callable[[Collection[int]], Collection[int]]
+"""Switches to the processes of these launches from those with the same indexes. Returns the launches of old
+processes that exit by themselves when idle; raises ValueError if it cannot switch."""
+
+
+class ReplacementFailed(Exception):
+    """The new workers could not take over, so the old ones stay. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,31 @@ class _WorkerHandle:
     replaced: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+class Standbys:
+    """Processes that are ready to take over from workers of a supervisor; ``start`` has started them."""
+
+    def __init__(self, supervisor: Supervisor, start: Starter) -> None:
+        self._supervisor = supervisor
+        self.start = start
+        self.processes: list[WorkerProcess] = []
+        self.in_force = False
+        """Whether they have taken over."""
+
+    @property
+    def launches(self) -> list[int]:
+        return [process.launch for process in self.processes]
+
+    def take_over(self, take_over: TakeOver | None = None) -> None:
+        """Take over, by default as the supervisor was told.
+
+        Raises:
+            ValueError: if that is impossible.
+        """
+        leaving = (take_over or self._supervisor.switch)(self.launches)
+        self.in_force = True
+        self._supervisor.keep_instead(self, leaving)
+
+
 class Supervisor:
     """Keeps the workers of one service alive.
 
@@ -61,9 +92,7 @@ class Supervisor:
         launcher: starts the processes.
         workers: how many to keep alive, until :meth:`resize`.
         on_exit: called for every worker that exits without being replaced.
-        take_over: switches to the processes of these launches from those with the same indexes. Returns the
-            launches of old processes that exit by themselves when idle; raises ValueError if it cannot
-            switch.
+        take_over: switches to replacement processes.
         explain: returns why the replacement worker of an index failed, if the worker reported it.
         retire: lets the process of a launch finish its batch and exit; returns False if it is not connected.
         drop: closes the connection of a launch whose process has ended, if something else holds it open.
@@ -85,7 +114,7 @@ class Supervisor:
         self.workers = workers
         """How many workers there should be."""
         self._on_exit = on_exit
-        self._take_over = take_over
+        self.switch = take_over
         self._explain = explain
         self._retire = retire
         self._drop = drop
@@ -144,15 +173,6 @@ class Supervisor:
     def current_workers(self) -> list[WorkerProcess]:
         """Return the running processes, without those that are being replaced or standing by."""
         return [handle.process for handle in self._handles.values() if handle.process is not None]
-
-    async def replace_all(self) -> None:
-        """Replace all workers. Concurrent calls run one after the other.
-
-        Raises:
-            ReplacementFailed: see :meth:`replacing_all`.
-        """
-        async with self.replacing_all() as standbys:
-            standbys.take_over()
 
     @asynccontextmanager
     async def replacing_all(self, *, start: Starter | None = None) -> AsyncIterator[Standbys]:
@@ -227,7 +247,7 @@ class Supervisor:
         self, indexes: Sequence[int], gives_way: Callable[[], bool], start: Starter | None = None
     ) -> AsyncIterator[Standbys]:
         """Give standbys for these workers once they are ready; kill those that do not take over."""
-        standbys = Standbys(self._put_in_force, self._take_over, start or self._start)
+        standbys = Standbys(self, start or self._start)
         try:
             for index in indexes:
                 standbys.processes.append(await standbys.start(index, standby=True))
@@ -241,7 +261,7 @@ class Supervisor:
                 for process in standbys.processes:
                     self.kill(process.launch)
 
-    def _put_in_force(self, standbys: Standbys, leaving: Collection[int]) -> None:
+    def keep_instead(self, standbys: Standbys, leaving: Collection[int]) -> None:
         """Keep these processes alive, instead of those with the same indexes."""
         self._start = standbys.start
         for process in standbys.processes:

@@ -15,7 +15,7 @@ from uncork.server.running.reloading import Reloader
 from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded
-from uncork_workers.supervision.standbys import ReplacementFailed
+from uncork_workers.supervision.supervisor import ReplacementFailed
 
 AT_ONCE = Change("max_queue_rows", "5", "6", Effect.AT_ONCE)
 NEW_WORKERS = Change("target", "a.py:A", "b.py:B", Effect.NEW_WORKERS)

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -169,6 +169,20 @@ def decode_leniently(decoder: msgspec.json.Decoder[_Decoded], document: bytes) -
             raise msgspec.DecodeError(json_fault(document, ValueError("JSON is malformed"))) from fault
         decoded: _Decoded = msgspec.convert(values, decoder.type, str_keys=True)
         return decoded
+
+
+def decode_rows(
+    decoder: msgspec.json.Decoder[_Decoded], bodies: Sequence[bytes], wrong: Callable[..., InvalidInput]
+) -> _Decoded:
+    """Decode the JSON rows of all bodies as one list.
+
+    Raises:
+        InvalidInput: what ``wrong`` makes of the reason, if they are not of the decoder's type.
+    """
+    try:
+        return decode_leniently(decoder, json_array(bodies))
+    except UNREADABLE as error:
+        raise wrong(*message_pieces(error)) from error
 
 
 def _finite(text: str) -> float:

@@ -7,14 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.adapters.base import (
-    UNREADABLE,
-    Adapter,
-    InvalidInput,
-    decode_leniently,
-    json_array,
-    message_pieces,
-)
+from uncork_workers.definition.adapters.base import Adapter, InvalidInput, decode_rows
 from uncork_workers.definition.adapters.tensors import read_tensors
 from uncork_workers.wire.messages import ListForm, RowPath, TensorForm
 from uncork_workers.wire.schema import DefinitionError, is_count
@@ -27,6 +20,8 @@ _SCHEMAS = {"f": "number", "i": "integer", "u": "integer", "b": "boolean"}
 _DTYPES = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 _DTYPES += ("float16", "float32", "float64")
 _NAMES = {"f": "a number", "i": "an integer", "u": "an integer", "b": "true or false"}
+
+Shape = tuple[int | None, ...]
 
 
 class NdArray(Adapter):
@@ -46,7 +41,7 @@ class NdArray(Adapter):
 
     kind = "ndarray"
 
-    def __init__(self, *, dtype: str = "float64", shape: tuple[int | None, ...] = (None,)) -> None:
+    def __init__(self, *, dtype: str = "float64", shape: Shape = (None,)) -> None:
         try:
             self._dtype: np.dtype[Any] = np.dtype(dtype)
         except (TypeError, ValueError, SyntaxError) as error:
@@ -76,20 +71,12 @@ class NdArray(Adapter):
 
     def schema(self) -> dict[str, Any]:
         """Return the schema of a row: lists nested as the shape says."""
-        schema: dict[str, Any] = {"type": _SCHEMAS[self._dtype.kind]}
-        for length in reversed(self._shape):
-            schema = {"type": "array", "items": schema, "minItems": length or 1}
-            if length is not None:
-                schema["maxItems"] = length
-        return schema
+        return schema_of(self._shape, {"type": _SCHEMAS[self._dtype.kind]})
 
     @np.errstate(over="ignore")  # floats that overflow become infinite, which is checked
     def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
         """Return the rows as an array of shape (rows, ``*shape``)."""
-        try:
-            rows = decode_leniently(self._decoder, json_array(bodies))
-        except UNREADABLE as error:
-            raise self._wrong(*message_pieces(error)) from error
+        rows = decode_rows(self._decoder, bodies, self._wrong)
         try:
             array = np.array(rows, dtype=self._dtype)
         except OverflowError as error:
@@ -149,10 +136,7 @@ class NdArray(Adapter):
         return converted
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
-        fits = len(shape) == len(self._shape) and all(
-            wanted in (None, got) and got > 0 for wanted, got in zip(self._shape, shape, strict=True)
-        )
-        if not fits:
+        if not has_shape(shape, self._shape):
             raise self._wrong(f"got a row of shape {shape}")
 
     def _wrong(self, *reason: str | RowPath) -> InvalidInput:
@@ -161,6 +145,23 @@ class NdArray(Adapter):
         values = _NAMES[self._dtype.kind]
         wanted = f"; a row must have shape {shape}, each value {values} ({self._dtype.name})"
         return InvalidInput(*reason, wanted)
+
+
+def schema_of(shape: Shape, value: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of lists nested as the shape says, given that of a value."""
+    schema = value
+    for length in reversed(shape):
+        schema = {"type": "array", "items": schema, "minItems": length or 1}
+        if length is not None:
+            schema["maxItems"] = length
+    return schema
+
+
+def has_shape(got: tuple[int, ...], wanted: Shape) -> bool:
+    """Return whether values have a shape, and no length of 0."""
+    return len(got) == len(wanted) and all(
+        length in (None, own) and own > 0 for length, own in zip(wanted, got, strict=True)
+    )
 
 
 def _first_unlike(rows: list[Any]) -> int:

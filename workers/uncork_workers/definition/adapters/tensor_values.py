@@ -6,13 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.adapters.base import (
-    UNREADABLE,
-    InvalidInput,
-    decode_leniently,
-    json_array,
-    message_pieces,
-)
+from uncork_workers.definition.adapters.base import InvalidInput, decode_rows
 from uncork_workers.plural import plural
 from uncork_workers.wire.messages import ListForm, RowPath
 from uncork_workers.wire.tensors import BYTES, LAYOUTS
@@ -36,11 +30,12 @@ def read_values(bodies: Sequence[bytes], form: ListForm, rows: int) -> np.ndarra
     """
     size = int(np.prod(form.shape, dtype=int))
     kind = _kind(form.datatype)
-    try:
-        values: list[Any] = decode_leniently(_decoders[kind], json_array(bodies))
-    except UNREADABLE as error:
-        pieces = [_placed(piece, form.shape) for piece in message_pieces(error)]
-        raise InvalidInput(f"not a value of {form.datatype}: ", *pieces) from error
+
+    def wrong(*pieces: str | RowPath) -> InvalidInput:
+        placed = [_placed(piece, form.shape) for piece in pieces]
+        return InvalidInput(f"not a value of {form.datatype}: ", *placed)
+
+    values: list[Any] = decode_rows(_decoders[kind], bodies, wrong)
     if len(values) != rows * size:
         raise InvalidInput(f"expected {plural(rows * size, 'value')}, got {len(values)}")
     if kind == "f":

@@ -2,12 +2,12 @@
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from uncork_workers.definition.adapters.base import InvalidInput
+from uncork_workers.definition.adapters.base import Adapter, InvalidInput
 from uncork_workers.definition.adapters.tensor_values import read_values
 from uncork_workers.plural import plural
 from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorForm
@@ -65,25 +65,34 @@ def read_tensors(
 
 
 def read_columns(
-    bodies: Sequence[bytes], form: ColumnsForm, rows: Sequence[int]
+    bodies: Sequence[bytes],
+    form: ColumnsForm,
+    rows: Sequence[int],
+    inputs: Mapping[str, Adapter] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the tensors of all bodies by name, each as :func:`read_tensors`.
+    """Return the tensors of all bodies by name, read by :func:`read_tensors` or the adapter of the name.
 
     Raises:
-        InvalidInput: as :func:`read_tensors`; a path begins with the name of the tensor.
+        InvalidInput: if one is not valid; a path begins with the name of the tensor.
     """
     parts = zip(*map(split_columns, bodies), strict=True)
     columns = {}
     for (name, each), of_name in zip(form.columns, parts, strict=True):
+        read = read_tensors if inputs is None else inputs[name].merge_tensors
         try:
-            columns[name] = read_tensors(of_name, each, rows)
+            columns[name] = read(of_name, each, rows)
         except InvalidInput as error:
-            raise InvalidInput(f"{name!r}: ", *[_below(name, piece) for piece in error.args]) from error
+            raise about_column(name, error) from error
     return columns
 
 
-def _below(name: str, piece: str | RowPath) -> str | RowPath:
-    return RowPath(piece.row, (name, *piece.path)) if isinstance(piece, RowPath) else piece
+def about_column(name: str, error: InvalidInput, *, row: int = 0) -> InvalidInput:
+    """Return the error of a value in an object, with the name of the value in front and in its path."""
+    pieces = [
+        RowPath(piece.row + row, (name, *piece.path)) if isinstance(piece, RowPath) else piece
+        for piece in error.args
+    ]
+    return InvalidInput(f"{name!r}: ", *pieces)
 
 
 def _read_numbers(bodies: Sequence[bytes], form: TensorForm, rows: Sequence[int]) -> np.ndarray[Any, Any]:

@@ -1,18 +1,12 @@
 """The adapter for text."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from uncork_workers.definition.adapters.base import (
-    UNREADABLE,
-    Adapter,
-    InvalidInput,
-    decode_leniently,
-    json_array,
-    message_pieces,
-)
+from uncork_workers.definition.adapters.base import Adapter, InvalidInput, decode_rows
 from uncork_workers.definition.adapters.tensors import read_tensors
 from uncork_workers.wire.messages import ListForm, RowPath, TensorForm
 from uncork_workers.wire.tensors import BYTES
@@ -31,10 +25,7 @@ class Text(Adapter):
 
     def merge(self, bodies: Sequence[bytes]) -> list[str]:
         """Return the handler's argument for JSON strings."""
-        try:
-            return decode_leniently(_decoder, json_array(bodies))
-        except UNREADABLE as error:
-            raise InvalidInput("each row must be a JSON string: ", *message_pieces(error)) from error
+        return decode_rows(_decoder, bodies, partial(InvalidInput, "each row must be a JSON string: "))
 
     def merge_tensors(
         self, bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]

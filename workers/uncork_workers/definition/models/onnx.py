@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uncork_workers.definition.adapters.base import Adapter
-from uncork_workers.definition.models.libraries import library, load
-from uncork_workers.definition.models.tensors import TEXT, NamedArray, NamedTensors, Row, Shape, by_shape
+from uncork_workers.definition.adapters.ndarray import Shape
+from uncork_workers.definition.models.loading import library, load
+from uncork_workers.definition.models.tensors import TEXT, NamedArray, NamedTensors, Row, by_shape
 from uncork_workers.definition.service import Service, api
 from uncork_workers.wire.schema import DefinitionError
 

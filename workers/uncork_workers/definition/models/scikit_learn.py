@@ -10,7 +10,7 @@ from uncork_workers.definition.adapters.base import Adapter
 from uncork_workers.definition.adapters.dataframe import DataFrame
 from uncork_workers.definition.adapters.ndarray import NdArray
 from uncork_workers.definition.adapters.text import Text
-from uncork_workers.definition.models.libraries import library, load
+from uncork_workers.definition.models.loading import library, load
 from uncork_workers.definition.service import Service, api
 from uncork_workers.wire.schema import DefinitionError
 

@@ -6,23 +6,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.adapters.base import (
-    UNREADABLE,
-    Adapter,
-    InvalidInput,
-    decode_leniently,
-    json_array,
-    message_pieces,
-)
+from uncork_workers.definition.adapters.base import UNREADABLE, Adapter, InvalidInput, decode_rows
 from uncork_workers.definition.adapters.json import Json
-from uncork_workers.definition.adapters.ndarray import NdArray
-from uncork_workers.definition.adapters.tensors import read_tensors
+from uncork_workers.definition.adapters.ndarray import NdArray, Shape, has_shape, schema_of
+from uncork_workers.definition.adapters.tensors import about_column, read_columns, read_tensors
 from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorForm
-from uncork_workers.wire.tensors import BYTES, split_columns
+from uncork_workers.wire.tensors import BYTES
 
 TEXT = "str"
 """The dtype of inputs of texts."""
-Shape = tuple[int | None, ...]
 Row = Mapping[str, np.ndarray[Any, Any]]
 """The values of one row, by input."""
 
@@ -60,12 +52,7 @@ class _Texts(Adapter):
         return {"kind": self.kind, "dtype": TEXT, "shape": list(self._shape)}
 
     def schema(self) -> dict[str, Any]:
-        schema: dict[str, Any] = {"type": "string"}
-        for length in reversed(self._shape):
-            schema = {"type": "array", "items": schema, "minItems": length or 1}
-            if length is not None:
-                schema["maxItems"] = length
-        return schema
+        return schema_of(self._shape, {"type": "string"})
 
     def merge(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
         # Lists of different lengths stay lists, which the check of the shape finds.
@@ -83,10 +70,7 @@ class _Texts(Adapter):
 
     def _checked(self, rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
         for at, row in enumerate(rows):
-            fits = row.ndim == len(self._shape) and all(
-                got > 0 and length in (None, got) for length, got in zip(self._shape, row.shape, strict=True)
-            )
-            if not fits or row.shape != rows[0].shape:
+            if not has_shape(row.shape, self._shape) or row.shape != rows[0].shape:
                 wanted = repr(self._shape).replace("None", "any")
                 raise InvalidInput(f"got texts of shape {row.shape}, expected {wanted} - at ", RowPath(at))
         return np.stack(rows)
@@ -123,10 +107,7 @@ class NamedTensors(Adapter):
 
     def merge(self, bodies: Sequence[bytes]) -> list[Row]:
         """Return rows of JSON objects."""
-        try:
-            rows = decode_leniently(_objects_decoder, json_array(bodies))
-        except UNREADABLE as error:
-            raise self._no_object(*message_pieces(error)) from error
+        rows: list[dict[str, msgspec.Raw]] = decode_rows(_objects_decoder, bodies, self._no_object)
         return self._read(rows)
 
     def merge_values(self, bodies: Sequence[bytes]) -> list[Row]:
@@ -142,13 +123,7 @@ class NamedTensors(Adapter):
     def merge_columns(self, bodies: Sequence[bytes], form: ColumnsForm, rows: Sequence[int]) -> list[Row]:
         """Return rows of a tensor for each input."""
         self._check_names([name for name, _ in form.columns], "the request")
-        parts = zip(*map(split_columns, bodies), strict=True)
-        columns = {}
-        for (name, each), of_name in zip(form.columns, parts, strict=True):
-            try:
-                columns[name] = self._inputs[name].merge_tensors(of_name, each, rows)
-            except InvalidInput as error:
-                raise _about(name, error) from error
+        columns = read_columns(bodies, form, rows, self._inputs)
         return _rows_of({name: columns[name] for name in self._inputs})
 
     def _read(self, rows: Sequence[Mapping[str, msgspec.Raw]]) -> list[Row]:
@@ -169,7 +144,7 @@ class NamedTensors(Adapter):
             try:
                 [values[name]] = adapter.merge([bytes(row[name])])
             except InvalidInput as error:
-                raise _about(name, error, row=at) from error
+                raise about_column(name, error, row=at) from error
         return values
 
     def _check_names(self, got: Sequence[str] | Mapping[str, Any], where: str) -> None:
@@ -199,15 +174,6 @@ def by_shape(rows: Sequence[Row]) -> list[tuple[list[int], dict[str, np.ndarray[
         (places, {name: np.stack([rows[at][name] for at in places]) for name in rows[places[0]]})
         for places in groups.values()
     ]
-
-
-def _about(name: str, error: InvalidInput, *, row: int = 0) -> InvalidInput:
-    """Return the error of an input's value, with paths in the row."""
-    return InvalidInput(f"{name!r}: ", *[_placed(name, piece, row) for piece in error.args])
-
-
-def _placed(name: str, piece: str | RowPath, row: int) -> str | RowPath:
-    return RowPath(piece.row + row, (name, *piece.path)) if isinstance(piece, RowPath) else piece
 
 
 def _quoted(names: Sequence[str]) -> str:

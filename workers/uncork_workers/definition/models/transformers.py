@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uncork_workers.definition.adapters.text import Text
-from uncork_workers.definition.models.libraries import library, load
+from uncork_workers.definition.models.loading import library, load
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.definition.text_models import EXAMPLE, embeddings

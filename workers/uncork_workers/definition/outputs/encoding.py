@@ -10,8 +10,13 @@ import numpy as np
 from uncork_workers.definition.adapters.tensors import form_of
 from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.json import encode_json, values_of
-from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
-from uncork_workers.definition.outputs.result_errors import check_count, no_results
+from uncork_workers.definition.outputs.responses import (
+    Rejected,
+    Response,
+    WrongResult,
+    check_count,
+    no_results,
+)
 from uncork_workers.definition.outputs.tables import as_rows, columns_of, encode_csv, rows_of
 from uncork_workers.definition.outputs.tensors import Values, named, records_form
 from uncork_workers.wire.messages import ListForm, RecordsForm, RowResult

@@ -8,8 +8,7 @@ import numpy as np
 
 from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.host import as_host_array
-from uncork_workers.definition.outputs.responses import WrongResult
-from uncork_workers.definition.outputs.result_errors import not_json, wrong_key
+from uncork_workers.definition.outputs.responses import WrongResult, not_json, wrong_key
 from uncork_workers.wire.tensors import BFLOAT16, widened
 
 # Units of NumPy times that tolist() turns into integers, as Python's times end at microseconds.
