@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from uncork.server.private_folders import own_folder
-from uncork_workers.ray.code_shipping import CodeCopy, unpack
+from uncork_workers.ray.code_shipping import unpack
 
 DAY_S = 24 * 3600
 _USE = """
 import sys
 from pathlib import Path
 from uncork_workers.ray.code_shipping import unpack
-copy = unpack(b"", sys.argv[2], parent=Path(sys.argv[1]))
+unpack(b"", sys.argv[2], parent=Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -41,8 +41,15 @@ def node(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def copy(node: Path) -> Callable[[str], CodeCopy]:
-    return lambda digest: unpack(archive(), digest, parent=node)
+def copy(node: Path) -> Callable[[str], Path]:
+    """Make or use a copy, and stop using it."""
+
+    def made(digest: str) -> Path:
+        folder, in_use = unpack(archive(), digest, parent=node)
+        os.close(in_use)
+        return folder
+
+    return made
 
 
 def copies(node: Path) -> set[str]:
@@ -60,52 +67,54 @@ def test_several_processes_may_unpack_at_once(node: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         jobs = [threads.submit(unpack, content, "a", parent=node) for _ in range(32)]
 
-    assert {job.result().folder for job in jobs} == {node / "a"}
+    for job in jobs:
+        folder, in_use = job.result()
+        os.close(in_use)
+        assert folder == node / "a"
     assert len([*(node / "a/folder").iterdir()]) == 200
     assert copies(node) == {"a"}
 
 
-def test_a_new_copy_replaces_unused_old_ones(node: Path, copy: Callable[[str], CodeCopy]) -> None:
-    copy("old").close()
-    copy("recent").close()
+def test_a_new_copy_replaces_unused_old_ones(node: Path, copy: Callable[[str], Path]) -> None:
+    copy("old")
+    copy("recent")
     age(node / "old", DAY_S + 60)
     age(node / "recent", DAY_S - 60)
-    copy("recent").close()
+    copy("recent")
     assert copies(node) == {"old", "recent"}
     age(node / "recent", DAY_S - 60)
-    copy("new").close()
+    copy("new")
     assert copies(node) == {"recent", "new"}
 
 
-def test_an_old_copy_that_is_used_again_stays(node: Path, copy: Callable[[str], CodeCopy]) -> None:
-    copy("old").close()
+def test_an_old_copy_that_is_used_again_stays(node: Path, copy: Callable[[str], Path]) -> None:
+    copy("old")
     age(node / "old", DAY_S + 60)
-    copy("old").close()
-    copy("new").close()
+    copy("old")
+    copy("new")
     assert copies(node) == {"old", "new"}
 
 
-def test_a_copy_stays_until_its_process_ends(node: Path, copy: Callable[[str], CodeCopy]) -> None:
+def test_a_copy_stays_until_its_process_ends(node: Path, copy: Callable[[str], Path]) -> None:
     """Even if that is killed."""
-    copy("used").close()
+    copy("used")
     command = [sys.executable, "-c", _USE, str(node), "used"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
         assert user.stdout is not None
         assert user.stdout.readline() == b"ready\n"
         age(node / "used", DAY_S + 60)
-        copy("new").close()
+        copy("new")
         assert copies(node) == {"used", "new"}
         user.kill()
-    copy("newer").close()
+    copy("newer")
     assert copies(node) == {"new", "newer"}
 
 
-def test_what_a_killed_process_left_is_replaced(node: Path, copy: Callable[[str], CodeCopy]) -> None:
+def test_what_a_killed_process_left_is_replaced(node: Path, copy: Callable[[str], Path]) -> None:
     (node / "partial/folder").mkdir(parents=True)
     (node / "partial/folder/1.py").touch()
     node.chmod(0o700)
-    made = copy("a")
-    assert [file.name for file in (made.folder / "folder").iterdir()] == ["0.py"]
+    assert [file.name for file in (copy("a") / "folder").iterdir()] == ["0.py"]
     assert copies(node) == {"a"}
 
 
@@ -114,11 +123,11 @@ def test_a_gateway_on_the_node_does_not_remove_copies(
 ) -> None:
     """Although it removes folders of gateways that were killed, from the same temporary folder."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    copy = unpack(archive(), "a")
-    copy.close()
+    folder, in_use = unpack(archive(), "a")
+    os.close(in_use)
     with own_folder():
-        assert copy.folder.parent.parent == tmp_path
-        assert (copy.folder / "folder/0.py").is_file()
+        assert folder.parent.parent == tmp_path
+        assert (folder / "folder/0.py").is_file()
 
 
 def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:

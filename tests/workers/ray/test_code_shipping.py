@@ -27,7 +27,8 @@ def into(tmp_path: Path) -> Path:
 
 
 def unpacked(code: Code, parent: Path) -> set[str]:
-    folder = unpack(Path(code.archive).read_bytes(), code.digest, parent=parent).folder
+    folder, in_use = unpack(Path(code.archive).read_bytes(), code.digest, parent=parent)
+    os.close(in_use)
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 

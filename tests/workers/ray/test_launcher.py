@@ -11,9 +11,8 @@ import pytest
 from tests.workers.ray.stage import LAUNCH_SECRET, Helper, stage
 from tests.workers.supervision.crowd import replace_all
 from uncork_workers.ray.code_shipping import Packer
-from uncork_workers.ray.connection import RayUnusable
 from uncork_workers.ray.launcher import RayWorkers
-from uncork_workers.ray.messages import Attach, Ended, Kill, Launch, Refused, Started, Waiting
+from uncork_workers.ray.messages import Attach, Ended, Kill, Launch, RayUnusable, Refused, Started, Waiting
 from uncork_workers.supervision.supervisor import ReplacementFailed, Supervisor
 from uncork_workers.wire.handshake import launch_token
 

@@ -14,9 +14,8 @@ from uncork.server.workers.worker_port import is_loopback, read_worker_address
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.definition.models.targets import is_model
 from uncork_workers.ray.code_shipping import Packer
-from uncork_workers.ray.connection import RayUnusable
 from uncork_workers.ray.launcher import RayLauncher, RayWorkers
-from uncork_workers.ray.messages import Connected
+from uncork_workers.ray.messages import Connected, RayUnusable
 from uncork_workers.supervision.launcher import Dialing, Launcher, Starter, over_tcp
 from uncork_workers.wire.dialing import Address
 

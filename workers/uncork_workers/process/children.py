@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 from uncork_workers.process.libc import die_with
@@ -24,29 +24,18 @@ _USUAL_HANDLERS: dict[signal.Signals, Handler | signal.Handlers] = {
 }
 
 
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
 class _Worker:
     """What forks of this process must not inherit; empty in a process that is no worker."""
 
     def __init__(self) -> None:
         self.handler: Handler | None = None
-        self.connections: WeakSet[_Closable] = WeakSet()
+        self.connections: WeakSet[Any] = WeakSet()
         self.pid = 0
 
 
-class _Fork(threading.local):
-    """The fork that a thread is making."""
-
-    def __init__(self) -> None:
-        self.mask: set[Any] = set()
-        self.is_by_main_thread = False
-
-
 _worker = _Worker()
-_fork = _Fork()
+_fork = threading.local()
+"""The fork that a thread is making: the signal mask before it, and whether the main thread forks."""
 
 
 def handle_signals(handler: Handler, *, restart: bool) -> None:
@@ -61,8 +50,8 @@ def handle_signals(handler: Handler, *, restart: bool) -> None:
         signal.siginterrupt(number, not restart)
 
 
-def close_in_forks(connection: _Closable) -> None:
-    """Close a connection of this process in each process that it forks.
+def close_in_forks(connection: Any) -> None:
+    """Call ``close()`` of a connection of this process in each process that it forks.
 
     Otherwise the connection would outlive the worker, and a fork could reply in its place.
     """

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from uncork_workers.extras import install_command
+from uncork_workers.ray.messages import RayUnusable
 
 _CONNECT_S = 5.0
 _LONGEST_LINE = 200
@@ -22,24 +23,20 @@ AUTO = "auto"
 """The address of the Ray node on this machine."""
 
 
-class CannotConnect(Exception):
-    """The cluster cannot be used; the message says why and what to do, in one line."""
-
-
 def connect(address: str) -> tuple[str, list[str]]:
     """Connect this process to a cluster.
 
     Returns this machine's address in the cluster's network, and the addresses of nodes on other machines.
 
     Raises:
-        CannotConnect: if there is no such cluster, or it cannot be used from here.
+        RayUnusable: if there is no such cluster, or it cannot be used from here.
     """
     # Otherwise, calls after the loss of the cluster start another one, on this machine.
     os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
     try:
         import ray
     except ImportError as error:
-        raise CannotConnect(f"Ray cannot be imported ({error}); run {install_command('ray')}") from None
+        raise RayUnusable(f"Ray cannot be imported ({error}); run {install_command('ray')}") from None
     if address != AUTO:
         _require_reachable(address)
     try:
@@ -52,7 +49,7 @@ def connect(address: str) -> tuple[str, list[str]]:
             ray.init(address, namespace=_NAMESPACE, logging_level="error", log_to_driver=False)
         nodes = [str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]]
     except Exception as error:
-        raise CannotConnect(why_refused(address, error)) from None
+        raise RayUnusable(why_refused(address, error)) from None
     if address.startswith(_CLIENT):
         here = _address_towards(*_split(address))
     else:
@@ -187,7 +184,7 @@ def _require_reachable(address: str) -> None:
     try:
         socket.create_connection((host, port), timeout=_CONNECT_S).close()
     except OSError as error:
-        raise CannotConnect(f"the Ray head at {host}:{port} cannot be reached: {error}") from None
+        raise RayUnusable(f"the Ray head at {host}:{port} cannot be reached: {error}") from None
 
 
 def _address_towards(host: str, port: int) -> str:

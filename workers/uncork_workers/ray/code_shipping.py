@@ -107,24 +107,10 @@ _LOCK = "copies.lock"
 _PARTIAL = "partial"
 
 
-class CodeCopy:
-    """A copy that no process removes until :meth:`close`, or until this process ends.
+def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> tuple[Path, int]:
+    """Return a copy of the code in an archive, and a descriptor that keeps it until it is closed.
 
-    Attributes:
-        folder: of this machine; other workers may use it too.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._lock = os.open(folder, os.O_RDONLY)
-        fcntl.flock(self._lock, fcntl.LOCK_SH)
-
-    def close(self) -> None:
-        os.close(self._lock)
-
-
-def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> CodeCopy:
-    """Return a copy of the code in an archive; several processes may call this at once.
+    Several processes may call this at once, and use one copy.
 
     A new copy also removes older copies that no process uses or has opened for a day.
 
@@ -143,7 +129,9 @@ def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> CodeCo
             _remove_unused(parent)
             _extract(content, folder)
         os.utime(folder)
-        return CodeCopy(folder)
+        in_use = os.open(folder, os.O_RDONLY)
+        fcntl.flock(in_use, fcntl.LOCK_SH)
+        return folder, in_use
 
 
 @contextmanager

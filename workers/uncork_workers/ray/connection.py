@@ -18,6 +18,7 @@ from uncork_workers.ray.messages import (
     Connect,
     Connected,
     Event,
+    RayUnusable,
     Refused,
     decode_event,
     encode,
@@ -113,10 +114,6 @@ log = logging.getLogger("uncork.gateway")
 # Ray Client gives up after twice 30 s; Ray itself may try for ever where something else listens.
 CONNECT_S = 90.0
 """The longest time that connecting at the start takes."""
-
-
-class RayUnusable(Exception):
-    """The cluster cannot be used; the message says why, for people."""
 
 
 class Connection:

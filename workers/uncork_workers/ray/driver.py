@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from uncork_workers.ray import cluster
-from uncork_workers.ray.cluster import CannotConnect
 from uncork_workers.ray.host import Host
 from uncork_workers.ray.messages import (
     LONGEST_LINE_BYTES,
@@ -29,6 +28,7 @@ from uncork_workers.ray.messages import (
     Event,
     Kill,
     Launch,
+    RayUnusable,
     Refused,
     Started,
     Waiting,
@@ -61,7 +61,7 @@ async def _serve(out: BinaryIO) -> None:
     threading.Thread(target=_exit_with_gateway, args=(os.getppid(), connected), daemon=True).start()
     try:
         here, other_machines = cluster.connect(connect.address)
-    except CannotConnect as error:
+    except RayUnusable as error:
         out.write(encode(Refused(str(error))))
         return
     connected.set()

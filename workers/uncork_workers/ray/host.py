@@ -38,9 +38,8 @@ class Host:
         self._exit_code: Future[int] = Future()
         command = [sys.executable, "-m", "uncork_workers", *arguments]
         command += ["--node", self._node, "--parent", str(os.getpid())]
-        # Locked while this process lives.
-        self._code = unpack(archive, digest) if digest else None
-        folder = self._code.folder if self._code else None
+        # Nothing closes the descriptor: the copy is in use while this process lives.
+        folder = unpack(archive, digest)[0] if digest else None
         # Ray sets it to the CPUs that it reserves.
         threads = thread_environment(os.environ.get("OMP_NUM_THREADS", "1"))
         variables = {**threads, **os.environ, **environment}

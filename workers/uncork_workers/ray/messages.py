@@ -11,6 +11,10 @@ When its input ends, the helper kills the actors of all launches that have not e
 import msgspec
 
 
+class RayUnusable(Exception):
+    """The cluster cannot be used; the message says why and what to do, in one line."""
+
+
 class Code(msgspec.Struct, frozen=True):
     """The folder of a service, packed by :mod:`uncork_workers.ray.code_shipping`.
 

@@ -20,7 +20,7 @@ from uncork_workers.plural import plural
 from uncork_workers.process.batches.chunks import by_request
 from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.failures import Failure, repr_of
-from uncork_workers.process.batches.handler_calls import HandlerCalls, Result, StreamCalls
+from uncork_workers.process.batches.handler_calls import HandlerCalls, Result
 from uncork_workers.process.batches.merging import BatchRequests
 from uncork_workers.process.batches.search import Search
 from uncork_workers.process.batches.size_limit import SizeLimit
@@ -57,8 +57,6 @@ class BatchRun:
     ``sink`` knows which clients have left; None if nobody can.
     """
 
-    _make_calls = HandlerCalls
-
     def __init__(
         self,
         api: ApiDefinition,
@@ -89,7 +87,7 @@ class BatchRun:
             [names[second] for second in batch.bulk or [False] * count] if names else (),
             range(count),
         )
-        self.calls = self._make_calls(api, handler, batch, limit, self.departures)
+        self.calls = HandlerCalls(api, handler, batch, limit, self.departures)
         self._memory_failures = 0
         self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
@@ -200,7 +198,8 @@ class BatchRun:
             self._fail(valid, failure)
             return
         is_alone = len(valid) == 1 and (not failure.is_out_of_memory or rows[valid[0]] == 1)
-        if is_alone or not self._batch.idempotent:
+        # Of a stream, some of the response may have been sent.
+        if is_alone or not self._batch.idempotent or self._api.description.streams:
             if failure.is_out_of_memory and not is_alone:
                 calls.limit.failed(failure.size)
             self._fail(valid, failure)
@@ -326,13 +325,3 @@ class BatchRun:
         detail = f"the handler of API {api!r} failed; error id {error_id}".encode()
         for at in group:
             self._answer(at, CompleteResponse(_FAILED, detail))
-
-
-class StreamRun(BatchRun):
-    """A batch of one request whose response is streamed while the handler runs."""
-
-    _make_calls = StreamCalls
-
-    def _search(self, failure: Failure) -> None:
-        # Nothing runs again: some of the response may have been sent.
-        self._fail(self._valid, failure)

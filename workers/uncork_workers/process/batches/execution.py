@@ -12,7 +12,7 @@ from uncork_workers.definition.hints import AddingHints, add_hint, warn_if_block
 from uncork_workers.definition.outputs.host import on_host
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import ApiDefinition, Service, find_apis
-from uncork_workers.process.batches.batch_run import BatchRun, StreamRun
+from uncork_workers.process.batches.batch_run import BatchRun
 from uncork_workers.process.batches.handler_loop import HandlerLoop, HandlerLoopThread
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.staged_run import Stage, StagedRun
@@ -97,12 +97,9 @@ class Executor:
     def run(self, batch: Batch, bodies: Sequence[bytes]) -> tuple[Reply, list[bytes]]:
         """Execute a batch. Every request gets a status and a body, whatever the handler raises."""
         definition, handler = self._apis[batch.api], self._handlers[batch.api]
-        limit = self._limit(batch)
         if definition.description.streams:
-            stream = partial(self._stream, batch.batch, handler)
-            run: BatchRun = StreamRun(definition, stream, batch, bodies, limit, self.sink)
-        else:
-            run = BatchRun(definition, handler, batch, bodies, limit, self.sink)
+            handler = partial(self._stream, batch.batch, handler)
+        run = BatchRun(definition, handler, batch, bodies, self._limit(batch), self.sink)
         token = running.set(self._context(batch, run))
         try:
             for portion in run.portions():

@@ -109,8 +109,9 @@ class HandlerCalls:
             CancelledError: if all clients of the batch have left.
         """
         before = self.metrics.copy()
+        call = self._stream if self._api.description.streams else self._call
         try:
-            return self._call(requests, merged)
+            return call(requests, merged)
         except BaseException as error:
             self.metrics.restore(before)
             name_handler(error, self._api.methods)
@@ -178,6 +179,15 @@ class HandlerCalls:
         joined = encoded[0] if len(encoded) == 1 else join_chunks(encoded)
         return split_results(joined, requests.rows, requests.raw)
 
+    def _stream(self, requests: BatchRequests, merged: Any) -> SplitResults:
+        """Call the handler that streams its response; it returns a ``Rejected`` instead, or None."""
+        if not requests.bodies:
+            return SplitResults([], [])
+        self._begin(requests, 0, sum(requests.rows), ())
+        rejected = self._handler(merged)
+        body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
+        return SplitResults([body], [None])
+
     def look(self) -> None:
         """Find out which clients have left by now."""
         if self._departures is not None:
@@ -239,21 +249,6 @@ class HandlerCalls:
                 as_tensors="tensors" in raw,
             )
         return without_copies(encoded, count) if expected > count else encoded
-
-
-class StreamCalls(HandlerCalls):
-    """The call for a request whose response is streamed while the handler runs.
-
-    The handler returns a ``Rejected`` instead of streaming, or None.
-    """
-
-    def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
-        if not requests.bodies:
-            return SplitResults([], [])
-        self._begin(requests, 0, sum(requests.rows), ())
-        rejected = self._handler(merged)
-        body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
-        return SplitResults([body], [None])
 
 
 def _rows_of(requests: BatchRequests) -> tuple[int, list[float]]:
