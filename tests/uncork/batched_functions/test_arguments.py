@@ -128,20 +128,6 @@ def test_callers_get_their_own_results_whatever_is_merged(
     run(main(), loop_factory=VirtualLoop)
 
 
-async def test_batches_are_limited_by_cost() -> None:
-    lists: list[list[str]] = []
-
-    @batched(cost=lambda text: len(text), mb_max_batch_size=10, mb_max_latency=1e6)
-    async def echo(texts: list[str]) -> list[str]:
-        lists.append(texts)
-        await asyncio.sleep(0.1)
-        return texts
-
-    texts = ["x" * 4] * 5
-    assert await asyncio.gather(*map(echo, texts)) == texts
-    assert max(map(len, lists)) == 2
-
-
 async def test_the_costs_reach_the_dispatcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the length of a row, so it learns whether the function pads."""
     batches: list[Batch[Any]] = []

@@ -37,14 +37,6 @@ class Squares:
         return [item * item for item in items]
 
 
-async def test_concurrent_calls_share_a_batch() -> None:
-    squares = Squares()
-    square = batched()(squares.square)
-
-    assert await asyncio.gather(*(square(i) for i in range(10))) == [i * i for i in range(10)]
-    assert squares.lists == [list(range(10))]
-
-
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_as_many_run_at_a_time_as_asked_for(concurrency: int) -> None:
     """And no batch is larger than asked for."""
@@ -258,18 +250,6 @@ async def test_calls_wait_for_a_slot_that_is_usually_free_in_time() -> None:
     assert took_s == [pytest.approx(4.0)]
 
 
-async def test_a_caller_that_leaves_disturbs_nobody() -> None:
-    squares = Squares()
-    square = batched()(squares.square)
-
-    callers = [asyncio.ensure_future(square(i)) for i in range(3)]
-    await asyncio.sleep(0.5)
-    callers[1].cancel()
-    first, second, third = await asyncio.gather(*callers, return_exceptions=True)
-    assert (first, third) == (0, 4)
-    assert isinstance(second, asyncio.CancelledError)
-
-
 def test_one_event_loop_after_another() -> None:
     """Each has its own queues, and nothing is kept of the first when it is closed."""
     squares = Squares()
@@ -385,20 +365,6 @@ async def test_a_returned_exception_is_raised_for_its_caller(kind: type[BaseExce
     assert calls == [[0, 1, 2, 3]]
 
 
-async def test_what_is_not_idempotent_runs_once() -> None:
-    calls = []
-
-    @batched(idempotent=False)
-    async def fail(items: list[int]) -> list[int]:
-        calls.append(items)
-        raise ValueError("once")
-
-    ends = await asyncio.gather(fail(1), fail(2), return_exceptions=True)
-
-    assert [type(end) for end in ends] == [ValueError] * 2
-    assert calls == [[1, 2]]
-
-
 async def test_the_search_ends_before_the_timeout() -> None:
     """Items that have succeeded by then have results; the others get the exception of the first call."""
 
@@ -414,24 +380,6 @@ async def test_the_search_ends_before_the_timeout() -> None:
     assert ends[16:] == list(range(16, 32))
     assert {type(end) for end in ends[:12]} <= {int, ValueError}
     assert asyncio.get_running_loop().time() < 10
-
-
-async def test_a_caller_that_leaves_while_parts_run_disturbs_nobody() -> None:
-    @batched()
-    async def pick(items: list[int]) -> list[int]:
-        await asyncio.sleep(1.0)
-        if 2 in items:
-            raise ValueError("two")
-        return items
-
-    callers = [asyncio.ensure_future(pick(item)) for item in range(4)]
-    await asyncio.sleep(1.5)
-    callers[1].cancel()
-    ends = await asyncio.gather(*callers, return_exceptions=True)
-
-    assert [ends[0], ends[3]] == [0, 3]
-    assert [type(end) for end in ends[1:3]] == [asyncio.CancelledError, ValueError]
-    assert await pick(5) == 5
 
 
 def test_the_program_ends_when_the_function_ends_it() -> None:
@@ -539,21 +487,3 @@ def test_classes_that_cannot_be_meant_are_refused(arguments: dict[str, Any], say
 
     with pytest.raises(DefinitionError, match=says):
         batched(**arguments)(echo)
-
-
-async def test_no_part_runs_for_callers_who_have_left() -> None:
-    lists: list[list[int]] = []
-
-    @batched()
-    async def slow(items: list[int]) -> list[int]:
-        lists.append(items)
-        await asyncio.sleep(1)
-        return items
-
-    callers = [asyncio.ensure_future(slow(item)) for item in range(4)]
-    await asyncio.sleep(0.5)
-    for caller in callers:
-        caller.cancel()
-    await asyncio.wait(callers)
-    await asyncio.sleep(3)
-    assert lists == [[0, 1, 2, 3]]

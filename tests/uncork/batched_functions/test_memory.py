@@ -70,37 +70,6 @@ async def test_the_limit_rises_when_there_is_more_memory() -> None:
     assert max(memory.sizes[-40:]) > 16
 
 
-async def test_an_item_that_is_too_large_alone_is_its_callers_error() -> None:
-    """It limits nobody else's batches."""
-
-    @batched()
-    async def call(items: list[int]) -> list[int]:
-        if 3 in items:
-            raise MemoryError("three")
-        return items
-
-    for _ in range(3):
-        ends = await asyncio.gather(*map(call, range(8)), return_exceptions=True)
-        assert isinstance(ends.pop(3), MemoryError)
-        assert ends == [0, 1, 2, 4, 5, 6, 7]
-    assert call.stats().limit == 1000
-
-
-async def test_other_errors_in_parts_are_searched_too() -> None:
-    @batched()
-    async def call(items: list[int]) -> list[int]:
-        if len(items) > 8:
-            raise MemoryError
-        if 3 in items:
-            raise ValueError("three")
-        return items
-
-    ends = await asyncio.gather(*map(call, range(32)), return_exceptions=True)
-
-    assert isinstance(ends.pop(3), ValueError)
-    assert ends == [*range(3), *range(4, 32)]
-
-
 async def test_what_is_not_idempotent_runs_once_and_is_limited() -> None:
     memory = Memory(4)
     call = batched(idempotent=False, mb_max_latency=1e6)(memory.call)

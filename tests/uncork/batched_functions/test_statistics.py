@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
 from uncork import BatchedCollector
-from uncork.batched_functions import queues, tally
+from uncork.batched_functions import queues
 from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed
 
@@ -160,11 +160,3 @@ def test_functions_of_one_name_count_together() -> None:
     label = label_of("test_functions_of_one_name_count_together.<locals>.make.<locals>.same")
     assert values()["batches_total", label, "worked"] == 2
     assert [function.stats().batches for function in functions] == [1, 1]
-
-
-def test_buckets_hold_values_up_to_their_bound() -> None:
-    histogram = tally.Histogram((1, 2))
-    for value in (0.5, 1, 1.5, 2, 3):
-        histogram.observe(value)
-
-    assert (histogram.counts, histogram.sum) == ([2, 2, 1], 8)

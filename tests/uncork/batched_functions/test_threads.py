@@ -13,7 +13,7 @@ import pytest
 
 from tests.loops import HANG_S, run, until
 from uncork.batched_functions.decorator import batched
-from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WrongResultCount
+from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed
 
 
 class Gate:
@@ -86,23 +86,6 @@ async def test_a_call_past_its_timeout_keeps_the_thread() -> None:
     assert gate.most_running == 1
 
 
-async def test_callers_that_all_leave_do_not_free_the_thread() -> None:
-    gate = Gate()
-    call = batched(mb_max_latency=1e6)(gate.call)
-    left = asyncio.ensure_future(call(1))
-    await until(lambda: gate.running)
-    left.cancel()
-    await asyncio.wait([left])
-    waits = asyncio.ensure_future(call(2))
-    await asyncio.sleep(0.01)
-    assert gate.lists == [[1]]
-    gate.open(2)
-
-    assert await waits == 2
-    assert left.cancelled()
-    assert gate.most_running == 1
-
-
 class Private(BaseException):
     """Not an Exception."""
 
@@ -138,15 +121,6 @@ async def test_a_coroutine_of_a_plain_function_is_an_error() -> None:
 
     with pytest.raises(TypeError, match="wrapped returned a coroutine; decorate an async function"):
         await wrapped(1)
-
-
-async def test_a_wrong_number_of_results() -> None:
-    @batched()
-    def none(items: list[int]) -> list[int]:
-        return []
-
-    with pytest.raises(WrongResultCount):
-        await none(1)
 
 
 def test_a_call_that_ends_the_program_ends_it() -> None:

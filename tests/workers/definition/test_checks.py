@@ -1,6 +1,5 @@
 """Checks of a service class before it runs."""
 
-import warnings
 from typing import Any
 
 import pytest
@@ -131,9 +130,3 @@ def test_a_value_in_another_unit_is_warned_of(arguments: dict[str, Any], told: s
     [warning] = caught
     assert warning.filename == __file__
     assert find_apis(Odd)
-
-
-def test_usual_values_are_not_warned_of() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        api(input=Json(), mb_max_latency=1, timeout=3600)(lambda self, items: items)

@@ -85,15 +85,6 @@ def test_what_rows_cannot_have_is_refused(adapter: Adapter, group_by: Any, says:
     assert says in str(caught.value)
 
 
-def test_generators_cannot_group() -> None:
-    with pytest.raises(DefinitionError, match="group_by does not apply to streaming"):
-
-        class Streams(Service):
-            @api(input=Json(), policy="none", group_by="language")
-            def predict(self, rows: list[Any]) -> Any:
-                yield rows
-
-
 def test_the_example_has_the_field() -> None:
     assert msgspec.json.decode(described(Json(), group_by="language").example) == {"language": "some text"}
     assert msgspec.json.decode(described(Json(type=Open), group_by="other").example).keys() == {

@@ -181,13 +181,6 @@ def test_an_api_offers_what_its_outputs_say() -> None:
     assert unsaid.offers[0] == "application/json"
 
 
-def test_a_method_with_a_reserved_name_needs_a_route() -> None:
-    def metrics(self: Service, items: Any) -> Any: ...
-
-    assert "route '/metrics' is reserved by the gateway" in refusal(api(input=Json()), metrics)
-    api(input=Json(), route="/measure")(metrics)
-
-
 async def stream(self: Service, rows: Any) -> AsyncIterator[Any]:
     yield rows
 
@@ -242,6 +235,13 @@ def test_generators_stream(handler: Any, *, streams: bool) -> None:
             "allowed_lengths does not apply to streaming: requests are not batched; remove it",
         ),
         ({"warmup": 1}, "warmup does not apply to streaming: setup can run the model instead; remove it"),
+        *(
+            ({argument: value}, f"{argument} does not apply to streaming: ")
+            for argument, value in (
+                *(("group_by", "language"), ("classes", {"a": 100, "b": None}), ("coalesce", True)),
+                *(("prepare", predict), ("finish", predict)),
+            )
+        ),
     ],
 )
 def test_what_makes_no_sense_with_a_generator_is_refused(

@@ -50,13 +50,6 @@ def predict(self: object, rows: Any) -> Any:
     return rows
 
 
-@pytest.mark.parametrize("argument", ["prepare", "finish"])
-def test_a_generator_has_no_stages(argument: str) -> None:
-    stages: dict[str, Any] = {argument: plain}
-    with pytest.raises(DefinitionError, match=f"{argument} does not apply to streaming"):
-        api(input=Json(), policy="none", **stages)(generator)
-
-
 def test_a_function_outside_the_class_is_refused() -> None:
     class Outside(Service):
         @api(input=Json(), prepare=plain)

@@ -22,7 +22,7 @@ from uncork_workers.process.concurrent_batches import ConcurrentBatches
 from uncork_workers.process.context import context
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame, split_payload
-from uncork_workers.wire.messages import Batch, Cancel, Message, Piece, Ping, Pong, Reply
+from uncork_workers.wire.messages import Batch, Cancel, Message, Piece, Pong, Reply
 
 
 class Upstream(Service):
@@ -275,16 +275,6 @@ def test_streams_run_at_once() -> None:
         gateway.send(3, "go")
         rest = [gateway.receive() for _ in range(5)]
         assert sorted(type(one).__name__ for one, _ in rest) == ["Piece", "Piece", "Reply", "Reply", "Reply"]
-
-
-def test_the_worker_answers_pings_while_batches_run() -> None:
-    with serving(upstream()) as gateway:
-        gateway.send(1, "wait")
-        gateway.tell(Ping())
-        assert gateway.receive() == (Pong(), b"")
-        gateway.send(2, "go")
-        gateway.reply()
-        gateway.reply()
 
 
 def test_batches_end_after_the_gateway_has_closed_its_end() -> None:

@@ -103,29 +103,11 @@ def test_copies_that_fill_a_batch_cost_as_much_as_their_row() -> None:
     assert service.calls == [([1, 2, 2, 2], (2, 3, 3, 3))]
 
 
-def test_parts_of_a_batch_that_failed_know_their_own_costs() -> None:
-    calls = costs_of_calls({"a": 1.0, "b": 2.0}, {"bad": 3.0}, {"c": 4.0})
-
-    costs = {"a": 1, "b": 2, "bad": 3, "c": 4}
-    assert len(calls) > 2
-    assert all(call == {row: costs[row] for row in call} for call in calls)
-    assert {row for call in calls[1:] for row in call} == set(costs)
-
-
 def test_an_api_without_a_cost_has_no_costs() -> None:
     service = Costly()
     run_batch(service, "plain", b"1")
 
     assert service.calls == [([1], None)]
-
-
-def test_an_invalid_request_has_no_costs() -> None:
-    """Those of the other requests stay with their rows."""
-    service = Costly()
-    reply, _ = run_batch(service, "plain", b"1", b"?", b"3", costs=[1.0, 9.0, 4.0])
-
-    assert reply.statuses == [200, 400, 200]
-    assert service.calls == [([1, 3], (1, 4))]
 
 
 def test_a_handler_knows_how_much_time_is_left() -> None:
@@ -268,10 +250,6 @@ class Reader(Service):
             raise ValueError("bad")
         return items
 
-    @api(input=Json(), policy="none", headers=("x-tenant",))
-    def stream(self, items: list[Any]) -> Iterator[str]:
-        yield f"{context().headers} {context().request_ids}"
-
 
 HEADERS = [{"x-tenant": "a", "x-request-id": "one"}, {"x-request-id": "two"}, {"x-tenant": "c"}]
 OF_ROWS = [(1, 0, "one", "a"), (2, 0, "one", "a"), (3, 1, "two", None), (4, 2, "x-7.2", "c")]
@@ -302,13 +280,6 @@ def test_a_handler_reads_the_headers_of_its_rows() -> None:
 def test_without_headers_requests_have_ids_of_their_batch() -> None:
     """Also in the warm-up, whose rows have no headers."""
     assert calls_of(b"1", b"2") == [[(1, 0, "x-7.0", None), (2, 1, "x-7.1", None)]]
-
-
-def test_a_stream_reads_headers() -> None:
-    outlet = Outlet()
-    run_batch(Reader(), "stream", b"1", id="x-7", outlet=outlet, headers=[{"x-tenant": "a"}])
-
-    assert outlet.pieces[0][1] == b"{'x-tenant': ('a',)} ('x-7.0',)"
 
 
 class Logging(Service):

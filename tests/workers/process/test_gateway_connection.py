@@ -111,18 +111,6 @@ def test_pieces_are_frames(ends: tuple[GatewayConnection, Gateway]) -> None:
     assert gateway.frames(2) == [Frame(Piece(1, HEAD), b"ab"), Frame(Piece(1), b"")]
 
 
-def test_a_cancel_is_noticed_when_it_comes(ends: tuple[GatewayConnection, Gateway]) -> None:
-    link, gateway = ends
-    gateway.send(BATCH)
-    next(link.batches())
-    assert not has_left(link, 1)
-    gateway.send(Cancel(5, (0,)))
-    assert not has_left(link, 1)
-    gateway.send(Cancel(1, (0,)))
-    assert has_left(link, 1)
-    assert has_left(link, 1)
-
-
 def test_a_cancel_may_come_with_its_batch_or_in_pieces(ends: tuple[GatewayConnection, Gateway]) -> None:
     link, gateway = ends
     batches = link.batches()
@@ -161,14 +149,6 @@ def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[GatewayConnection, G
 
     assert has_left(link, 1)
     assert list(batches) == []
-
-
-def test_a_worker_that_waits_says_that_it_is_there(ends: tuple[GatewayConnection, Gateway]) -> None:
-    link, gateway = ends
-    gateway.send(Ping(), Ping(), BATCH)
-
-    assert next(link.batches()) == (BATCH, [b"x"])
-    assert gateway.frames(2) == [Frame(Pong(), b""), Frame(Pong(), b"")]
 
 
 def test_output_of_the_gateway_that_awaits_no_answer_may_be_more_than_is_looked_at(
@@ -242,15 +222,6 @@ def test_a_worker_that_has_left_still_runs_a_batch_that_was_under_way(
 
     assert next(batches) == (BATCH, [b"x"])
     assert gateway.messages(1) == [Leaving()]
-
-
-def test_a_worker_that_is_ready_may_have_been_sent_a_batch(ends: tuple[GatewayConnection, Gateway]) -> None:
-    link, gateway = ends
-    before = link.runs_batches
-    link.send_ready(Ready())
-
-    assert (before, link.runs_batches) == (False, True)
-    assert gateway.messages(1) == [Ready()]
 
 
 def batches_until_the_end(link: GatewayConnection) -> Iterator[tuple[Batch, list[bytes]]]:

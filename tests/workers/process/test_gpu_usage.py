@@ -240,16 +240,6 @@ def test_each_reading_is_a_new_one(tell: Tell, pauses: Pauses) -> None:
     assert usage.latest == Gpus({"0": Gpu(utilization=0.2)})
 
 
-def test_what_setup_assigns_counts(tell: Tell, pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell(gpu(percent=10), gpu(SECOND, percent=20))
-    usage = GpuUsage(pauses)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    usage.start()
-    pauses.wait()
-
-    assert usage.latest == Gpus({"1": Gpu(utilization=0.2)})
-
-
 @pytest.mark.parametrize("visible", ["", "-1"])
 def test_a_worker_without_gpus_reads_nothing(
     tell: Tell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, visible: str
@@ -290,34 +280,6 @@ def test_an_error_is_said_once(
     assert messages(caplog) == [
         (logging.WARNING, f"metrics of GPUs are off until this worker restarts: {error}: {function}")
     ]
-
-
-def test_an_error_while_it_reads_ends_the_readings(
-    tell: Tell, pauses: Pauses, caplog: pytest.LogCaptureFixture
-) -> None:
-    tell(gpu(**FULL))
-    usage = GpuUsage(pauses)
-    usage.start()
-    pauses.wait()
-    tell(gpu(**FULL), nvmlDeviceGetUtilizationRates="MemoryError")
-    pauses.go_on()
-    wait_for_threads()
-
-    assert len(messages(caplog)) == 1
-
-
-def test_a_gpu_that_is_lost_has_no_values(tell: Tell, pauses: Pauses) -> None:
-    """It may come back."""
-    tell(gpu(**FULL))
-    usage = GpuUsage(pauses)
-    usage.start()
-    pauses.wait()
-    functions = ("MemoryInfo", "UtilizationRates", "ComputeRunningProcesses")
-    tell(gpu(**FULL), **{f"nvmlDeviceGet{name}": "NVMLError" for name in functions})
-    pauses.go_on()
-    pauses.wait()
-
-    assert usage.latest == Gpus({"0": Gpu()})
 
 
 def test_without_the_package_no_thread_is_started(

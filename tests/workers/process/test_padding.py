@@ -49,12 +49,6 @@ def test_the_array_has_the_type(dtype: Any) -> None:
     assert mask.dtype == np.int64
 
 
-def test_floats() -> None:
-    padded, _ = uncork.pad([np.array([0.5, 1.5]), [2]], dtype="float32", value=-1.5)
-
-    assert padded.tolist() == [[0.5, 1.5], [2, -1.5]]
-
-
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from uncork_workers.definition.adapters import Adapter, File, Json, NdArray, Requests, UploadedFile
+from uncork_workers.definition.adapters import Adapter, Json, NdArray, Requests
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
@@ -53,15 +51,6 @@ def example(body: bytes = b"[1,2]", **settings: Any) -> Example:
 )
 def test_sizes_double_up_to_the_limit(settings: dict[str, Any], sizes: list[int]) -> None:
     assert example(**settings).sizes() == sizes
-
-
-@given(limit=st.integers(1, 5000), allowed=st.none() | st.sets(st.integers(1, 300), min_size=1))
-def test_sizes_rise_and_end_with_the_largest_batch(limit: int, allowed: set[int] | None) -> None:
-    sizes = None if allowed is None else tuple(sorted(allowed))
-    made = example(mb_max_batch_size=limit, allowed_batch_sizes=sizes)
-
-    assert made.sizes() == sorted(set(made.sizes()))
-    assert made.sizes()[-1] == made.settings.limit_rows
 
 
 @pytest.mark.parametrize(
@@ -205,27 +194,6 @@ def test_a_handler_that_fails_ends_it(error: BaseException | None, reason: str) 
 
     assert str(caught.value).startswith(f"predict raised {reason}")
     assert caught.value.__cause__ is not None
-
-
-def test_files_and_requests_come_as_clients_send_them() -> None:
-    seen: list[Any] = []
-
-    class Raw(Service):
-        @api(input=File(), warmup=b"abc", mb_max_batch_size=2)
-        def files(self, files: list[UploadedFile]) -> list[int]:
-            seen.extend(files)
-            return [len(file.data) for file in files]
-
-        @api(input=Requests(), warmup=b'{"a": 1}', mb_max_batch_size=1)
-        def requests(self, requests: Any) -> list[str]:
-            seen.extend(requests.payloads)
-            return ["fine"] * len(requests)
-
-    warm_up(Executor(Raw()), examples_of(Raw, []), seconds=60, on_size=to_nobody)
-
-    file = UploadedFile(data=b"abc", content_type="application/octet-stream")
-    assert [one for one in seen if isinstance(one, UploadedFile)] == [file] * 6
-    assert [one for one in seen if isinstance(one, dict)] == [{"a": 1}] * 2
 
 
 def frame(rows: int) -> pd.DataFrame:

@@ -186,19 +186,6 @@ def test_a_worker_serves_until_the_gateway_goes(place: Path) -> None:
     assert code == 0
 
 
-def test_a_handler_that_raises_does_not_end_the_worker(place: Path) -> None:
-    bad = Batch(batch=5, api="shout", limit_rows=9, lengths=[1], rows=[1])
-
-    code, said = serve(place, "shout:Shout", (bad, BODIES[2:]), (BATCH, BODIES[:2]))
-
-    replies = [frame.message for frame in said[2:]]
-    assert [(reply.batch, reply.statuses) for reply in replies if isinstance(reply, Reply)] == [
-        (5, [500]),
-        (1, [200, 200]),
-    ]
-    assert code == 0
-
-
 def test_a_service_that_cannot_be_found_is_told(place: Path) -> None:
     code, said = serve(place, "shout.py:Whisper")
 
@@ -265,17 +252,6 @@ def test_a_teardown_that_fails_is_logged(place: Path, error: str, caplog: pytest
     assert record.getMessage() == "teardown of Late failed; the worker exits anyway"
     assert record.exc_info is not None
     assert exit_code == 0
-
-
-@pytest.mark.parametrize("message", [Ready(), HELLO])
-def test_a_worker_takes_batches_only(place: Path, message: Message) -> None:
-    with pytest.raises(FrameError, match=f"a worker accepts only batches, got {type(message).__name__}"):
-        serve(place, "shout.py:Shout", (message, []))
-
-
-def test_bodies_must_add_up(place: Path) -> None:
-    with pytest.raises(FrameError, match="cannot be cut"):
-        serve(place, "shout.py:Shout", (BATCH, BODIES))
 
 
 def test_a_gateway_of_another_protocol_is_refused(place: Path, caplog: pytest.LogCaptureFixture) -> None:

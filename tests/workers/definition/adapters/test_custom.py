@@ -75,20 +75,6 @@ def test_everybody_is_answered_as_if_alone(bodies: list[bytes], limit_rows: int)
     assert [answer.status == 200 for answer in answers] == [len(body) == 8 for body in bodies]
 
 
-def test_one_bad_request_among_fifty_fails_alone() -> None:
-    adapter = Numbers()
-    requests = [raw(b"%d" % n) for n in range(51)]
-    requests[20] = raw(b"twenty")
-
-    answers = run(adapter, double, requests)
-
-    assert answers[20] == Answered(400, b"no number: b'twenty'")
-    assert [answer for n, answer in enumerate(answers) if n != 20] == [
-        Answered(200, b"%d" % (2 * n)) for n in range(51) if n != 20
-    ]
-    assert adapter.calls == [51, *[1] * 51, 50]
-
-
 def test_good_batches_are_made_in_one_call() -> None:
     adapter = Numbers()
 
@@ -104,27 +90,6 @@ def test_an_adapter_that_loses_rows_is_no_fault_of_the_clients(caplog: pytest.Lo
 
     assert [answer.status for answer in answers] == [500, 500]
     assert "handle_batch_request returned 1 row for 2 requests" in caplog.text
-
-
-def test_requests_have_all_that_was_sent() -> None:
-    seen: list[Request] = []
-
-    class Watching(RequestAdapter):
-        def handle_batch_request(self, requests: Sequence[Request]) -> list[Any]:
-            seen.extend(requests)
-            return [request.payload for request in requests]
-
-    (answer,) = run(Watching(), lambda rows: rows, [raw(b"[1]", "application/json", "a=b")])
-
-    assert answer == Answered(200, b"[1]")
-    assert seen == [
-        Request(
-            body=b"[1]",
-            content_type="application/json",
-            query={"a": "b"},
-            headers={"content-type": "application/json"},
-        )
-    ]
 
 
 def test_an_adapter_may_let_each_result_be_an_answer() -> None:

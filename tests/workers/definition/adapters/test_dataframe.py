@@ -172,16 +172,6 @@ def test_csv_is_as_json(case: Case) -> None:
         assert outcomes[0] == outcomes[1]
 
 
-@given(texts=st.lists(st.text(min_size=1) | st.sampled_from(sorted(MISSING - {""})), min_size=1))
-def test_text_in_csv_is_as_in_json(texts: list[str]) -> None:
-    texts = [text for text in texts if text.isprintable()] or ["NA"]
-    adapter = DataFrame(dtypes={"a": "str"})
-    lines = [b'"%b",1\n' % text.replace('"', '""').encode() for text in texts]
-    table = adapter.merge_table(lines, "a,b", [1] * len(lines))
-    frame = adapter.merge([msgspec.json.encode({"a": text, "b": 1}) for text in texts])
-    assert table.a.tolist() == frame.a.tolist() == texts
-
-
 @given(rows=st.lists(st.lists(WORDS, min_size=2, max_size=2), min_size=1, max_size=5))
 @example(rows=[["True", "x"], ["", ""]])
 @example(rows=[["-0", "1"], ["-0.0", "1.5"]])

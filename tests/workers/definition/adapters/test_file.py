@@ -90,12 +90,6 @@ def test_a_form_with_other_parts_is_refused(adapter: File, sent: Sent, reason: s
         merge(adapter, sent)
 
 
-@pytest.mark.parametrize("length", range(0, len(WHOLE.body) - 2, 7))
-def test_a_form_that_was_cut_off_is_never_a_file(length: int) -> None:
-    with pytest.raises(InvalidInput, match=r"^the body is not valid multipart/form-data: "):
-        merge(File(), raw(WHOLE.body[:length], BOUNDARY))
-
-
 @given(body=st.binary(max_size=40), boundary=st.sampled_from(["b", '"a b"', "", "\xff", "b; boundary=c"]))
 def test_any_bytes_are_read_or_refused(body: bytes, boundary: str) -> None:
     for text in (body, b"--b\r\n" + body + b"\r\n--b--"):

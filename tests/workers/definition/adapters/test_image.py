@@ -292,23 +292,6 @@ def test_a_portion_is_gone_before_the_next_is_decoded(fails: bool, caplog: pytes
 
 
 @given(
-    sizes=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), max_size=4),
-    size=st.none() | st.tuples(st.integers(1, 8), st.integers(1, 8)),
-)
-def test_merging_is_the_same_as_decoding_each_alone(
-    sizes: list[tuple[int, int]], size: tuple[int, int] | None
-) -> None:
-    adapter = Image(size=size)
-    requests = [raw(file_of(picture(*one))) for one in sizes]
-
-    merged = merge(adapter, *requests)
-
-    assert len(merged) == len(requests)
-    for image, request in zip(merged, requests, strict=True):
-        assert np.array_equal(np.asarray(image), np.asarray(decoded(adapter, request)))
-
-
-@given(
     at=st.integers(0, len(PNG) - 1),
     bytes_=st.binary(max_size=4),
     kind=st.sampled_from(["PNG", "GIF", "TIFF"]),

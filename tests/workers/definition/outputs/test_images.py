@@ -1,13 +1,12 @@
 """Results that are images or bytes."""
 
 import io
-from typing import Any
 
 import pytest
 from PIL import Image
 
-from uncork_workers.definition.outputs.encoding import CompleteResponse, encode, encode_each, is_image
-from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
+from uncork_workers.definition.outputs.encoding import CompleteResponse, encode, is_image
+from uncork_workers.definition.outputs.responses import WrongResult
 
 RED = Image.new("RGB", (3, 2), "red")
 
@@ -55,16 +54,6 @@ def test_what_a_format_has_no_room_for_is_refused() -> None:
             encode([Image.new("RGB", (0, 0))], expected=1, accept=media_type)
 
 
-@pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
-@pytest.mark.parametrize("accept", ["", "application/json", "text/csv", "application/x-npy", "image/png"])
-def test_bytes_are_whole_answers(make: Any, accept: str) -> None:
-    """Also after a text result, where they could become base64."""
-    encoded = encode(["text", make(b"\0\xff")], expected=2, accept=accept)
-
-    assert dict(encoded.responses) == {1: CompleteResponse(200, b"\0\xff", "application/octet-stream")}
-    assert encoded.rows[0] == (b"text\r\n" if accept == "text/csv" else b'"text"')
-
-
 def test_an_image_is_known_by_its_class() -> None:
     """Opened images have subclasses; similar objects are not images."""
     file = io.BytesIO()
@@ -72,23 +61,3 @@ def test_an_image_is_known_by_its_class() -> None:
 
     assert is_image(Image.open(file))
     assert not any(map(is_image, (Image, Image.Image, b"", None, type("Image", (), {})())))
-
-
-def test_each_result_can_be_an_answer_of_its_own() -> None:
-    results = [b"x", "é", {"a": 1}, None, RED, Rejected(404, "none"), Response("made", 201, {"x-a": "b"})]
-
-    encoded = encode_each(results, expected=7)
-
-    assert not encoded.has_rows
-    answers = [encoded.responses[at] for at in range(7)]
-    assert opened(answers.pop(4)).size == (3, 2)
-    assert answers == [
-        CompleteResponse(200, b"x", "application/octet-stream"),
-        CompleteResponse(200, "é".encode(), "text/plain; charset=utf-8"),
-        CompleteResponse(200, b'{"a":1}', "application/json"),
-        CompleteResponse(200, b"null", "application/json"),
-        CompleteResponse(404, b"none"),
-        CompleteResponse(201, b"made", "text/plain; charset=utf-8", (("x-a", "b"),)),
-    ]
-    with pytest.raises(WrongResult, match=r"^the handler returned 7 results for 6 rows$"):
-        encode_each(results, expected=6)

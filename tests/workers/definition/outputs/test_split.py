@@ -16,7 +16,6 @@ from uncork_workers.definition.outputs.split import SplitResults, join_chunks, s
 from uncork_workers.wire.messages import TensorForm, Wanted
 from uncork_workers.wire.schema import CSV, NPY
 
-OCTETS = "application/octet-stream"
 EXCEPTIONS = st.sampled_from(
     [
         Rejected(422, "no"),
@@ -154,22 +153,6 @@ def test_a_request_of_several_rows_has_no_room_for_whole_answers(result: object)
     message = "^a request with several rows cannot be answered with a file or a Response$"
     with pytest.raises(WrongResult, match=message):
         split_results(encode([1, result], expected=2), [2])
-
-
-def test_a_response_is_what_was_said() -> None:
-    results = [
-        Response({"id": np.int64(7)}, 201, {"Location": "/7", "X-É".replace("É", "E"): "é"}),
-        Response("<p>", content_type="text/html"),
-        Response(b"\0", 500),
-        Response(None, 204),
-    ]
-
-    assert answers(encode(results, expected=4), [1] * 4) == [
-        CompleteResponse(201, b'{"id":7}', "application/json", (("Location", "/7"), ("X-E", "é"))),
-        CompleteResponse(200, b"<p>", "text/html"),
-        CompleteResponse(500, b"\0", OCTETS),
-        CompleteResponse(204, b"", OCTETS),
-    ]
 
 
 def test_results_of_calls_that_differ_are_not_joined() -> None:

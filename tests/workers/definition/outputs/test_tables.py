@@ -1,7 +1,6 @@
 """Results that are tables, as rows and as CSV."""
 
 import csv
-import datetime
 import io
 import json
 import math
@@ -183,17 +182,3 @@ def test_readers_of_csv_see_what_was_returned(data: st.DataObject, names: list[s
     assert read(head) == [names]
     assert [read(line) for line in lines] == [[[str(value) for value in row.values()]] for row in rows]
     assert read(head + b"".join(lines))[1:] == [[str(value) for value in row.values()] for row in rows]
-
-
-def test_pandas_reads_its_own_frame_back() -> None:
-    frame = pd.DataFrame(
-        {"x": [1.5, math.nan], "t": [datetime.datetime(2020, 1, 2), None], "s": ["a\r\nb", '"']}
-    )
-    head, lines = csv_of(frame)
-
-    back = pd.read_csv(io.BytesIO(head + b"".join(lines)), parse_dates=["t"])
-
-    pd.testing.assert_frame_equal(back, frame, check_dtype=False)
-    pd.testing.assert_frame_equal(
-        pd.DataFrame(rows_of(frame)).astype({"t": frame["t"].dtype}), frame, check_dtype=False
-    )

@@ -93,14 +93,6 @@ def test_the_sizes_in_force_count_not_those_of_the_code(
         assert len(answers) == rows
 
 
-def test_parts_of_a_batch_that_failed_have_a_size_in_force() -> None:
-    seen, statuses, _ = run("items", [2, 4, POISON, 6, 8])
-
-    assert statuses == [200, 200, 500, 200, 200]
-    assert len(seen) > 1
-    assert {len(call) for call in seen} <= set(SIZES)
-
-
 @pytest.mark.parametrize(
     "lengths", [(), (4, 1), (1, 1), (0, 2), (True,), (1e-9, 2e-9), (2e9,), (float("nan"),), "12", 5]
 )

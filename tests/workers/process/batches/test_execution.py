@@ -71,21 +71,6 @@ def run(
     return reply, list(zip(reply.statuses, [body.decode() for body in bodies], strict=True))
 
 
-@pytest.mark.parametrize(
-    ("limit_rows", "calls"), [(1, [1] * 5), (2, [2, 2, 1]), (3, [3, 2]), (4, [4, 1]), (5, [5]), (6, [5])]
-)
-def test_the_handler_gets_at_most_the_limit_at_a_time(limit_rows: int, calls: list[int]) -> None:
-    service = Sums()
-    requests = [Request(b"[0,0],[1,1],[2,2],[3,3]", 4), Request(b"[4,4]")]
-
-    reply, answers = run(requests, limit_rows=limit_rows, service=service)
-
-    assert answers == [(200, "[0,0],[1,2],[2,4],[3,6]"), (200, "[4,8]")]
-    assert service.calls == [rows for rows, _ in reply.chunks] == calls
-    assert reply.worked
-    assert all(seconds > 0 for _, seconds in reply.chunks)
-
-
 FOUR = b"[0,0],[1,1],[2,2],[3,3]"
 
 
@@ -106,14 +91,6 @@ def test_a_request_is_cut_by_what_its_rows_cost(limit: int, calls: list[tuple[in
 
     assert answers == [(200, "[0,0],[1,2],[2,4],[3,6]")]
     assert list(zip(service.calls, [cost for cost, _ in reply.chunks], strict=True)) == calls
-
-
-def test_what_was_not_run_costs_nothing() -> None:
-    requests = [Request(b"[1,2]", 1, [30.0]), Request(b"[1]", 1, [40.0]), Request(b"[3,4]", 1, [2.5])]
-    reply, answers = run(requests)
-
-    assert [status for status, _ in answers] == [200, 400, 200]
-    assert [cost for cost, _ in reply.chunks] == [32.5]
 
 
 @given(requests=st.lists(GOOD | BAD, min_size=1, max_size=6), limit_rows=st.integers(1, 6))
@@ -179,16 +156,4 @@ def test_a_request_that_makes_the_handler_fail_fails_alone(caplog: pytest.LogCap
     assert len(error_id) == 12
     assert f"[{error_id}]" in caplog.text
     assert 'raise RuntimeError("a secret of the handler")' in caplog.text
-    assert not reply.worked
-
-
-def test_every_call_that_worked_is_told() -> None:
-    service = Sums()
-    requests = [Request(b"1"), Request(b"2"), Request(b"3"), Request(b'"raise"'), Request(b"5")]
-
-    reply, answers = run(requests, to="echo", limit_rows=2, service=service)
-
-    assert [status for status, _ in answers] == [200, 200, 200, 500, 200]
-    assert service.calls == [2, 2, 2, 1, 1, 1]
-    assert [rows for rows, _ in reply.chunks] == [2, 2, 1, 1]
     assert not reply.worked

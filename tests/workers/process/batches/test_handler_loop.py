@@ -51,23 +51,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @FATAL
-def test_a_failed_call_leaves_no_task_behind(loop: Loop, error: type[BaseException]) -> None:
-    tasks = Tasks()
-
-    async def fail() -> NoReturn:
-        await turns(3)
-        raise error
-
-    async def call() -> None:
-        await asyncio.gather(tasks.lasting("a"), fail(), tasks.lasting("b"))
-
-    with pytest.raises(error):
-        loop.run(call())
-
-    assert sorted(tasks.ends) == ["a", "b"]
-
-
-@FATAL
 def test_an_exception_names_the_line_that_raised_it(loop: Loop, error: type[BaseException]) -> None:
     async def call() -> None:
         raise error

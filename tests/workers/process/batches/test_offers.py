@@ -13,7 +13,7 @@ from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.messages import ListForm, RecordsForm, Reply, RowsForm, TensorForm, Wanted
+from uncork_workers.wire.messages import ListForm, RecordsForm, Reply, TensorForm, Wanted
 from uncork_workers.wire.schema import CSV
 
 OCTETS = "application/octet-stream"
@@ -93,14 +93,6 @@ def test_each_caller_gets_the_rows_of_an_array_as_it_wants_them(limit_rows: int)
     ]
 
 
-def test_the_form_of_all_is_told_once() -> None:
-    forms: dict[Wanted, RowsForm] = {"": LISTED, "npy": RAW, "tensors": RAW}
-    for wanted, form in forms.items():
-        reply, _ = run("halves", [[2], [4, 6]], raw=[wanted] * 2)
-
-        assert reply.forms == (form,)
-
-
 def test_calls_that_return_the_same_array_again_lose_nothing() -> None:
     reply, answers = run("reused", [[2], [4], [6]], raw=["tensors"] * 3, limit_rows=1)
 
@@ -123,15 +115,6 @@ def test_who_takes_json_gets_json_though_csv_comes_first() -> None:
         assert [json.loads(b"[%b]" % answer) for answer in answers] == [
             [{"n": row, "text": f"{row},\n"} for row in rows] for rows in ([1], [2, 3])
         ]
-
-
-def test_a_request_of_several_rows_cannot_have_images(caplog: pytest.LogCaptureFixture) -> None:
-    reply, answers = run("pictures", [[1], [2, 3], [4]])
-
-    assert reply.statuses == [200, 500, 200]
-    assert reply.content_types == ["image/png", "", "image/png"]
-    assert answers[1].startswith(b"the handler of API 'pictures' failed; error id ")
-    assert "a request with several rows cannot be answered with a file or a Response" in caplog.text
 
 
 @pytest.mark.parametrize("accept", ["", CSV, "image/png"])

@@ -63,41 +63,6 @@ def test_less_room_is_found(room: int, less: int) -> None:
     assert limit.most <= math.ceil(1.25 * min(room, less))
 
 
-def test_one_failure_is_a_suspicion() -> None:
-    """One heavy row among small ones must not shrink the batches of all."""
-    limit = SizeLimit()
-    for _ in range(100):
-        limit.failed(64)
-        assert limit.most == math.inf
-        limit.worked(64)
-
-
-def test_a_second_failure_of_that_size_confirms_it() -> None:
-    limit = SizeLimit()
-    limit.failed(64)
-    limit.worked(16)  # says nothing about 64
-    limit.failed(60)
-
-    assert limit.most < 60
-
-
-def test_a_row_that_fails_alone_explains_the_failures() -> None:
-    limit = SizeLimit()
-    for size in (64, 32, 16):
-        limit.failed(size)
-    limit.blame_row()
-    limit.failed(16)
-
-    assert limit.most == math.inf
-
-
-def test_a_failure_that_no_row_explains_counts_at_once() -> None:
-    limit = SizeLimit()
-    limit.failed(64, is_sure=True)
-
-    assert limit.most == 32
-
-
 @given(st.lists(st.tuples(st.booleans(), st.floats(1, 1e6), st.booleans())))
 def test_a_limit_allows_a_row_whatever_happens(events: list[tuple[bool, float, bool]]) -> None:
     limit = SizeLimit()
@@ -107,14 +72,3 @@ def test_a_limit_allows_a_row_whatever_happens(events: list[tuple[bool, float, b
         else:
             limit.failed(size, is_sure=is_sure)
         assert limit.most >= 1
-
-
-def test_a_copy_learns_alone_until_it_is_taken_over() -> None:
-    limit = SizeLimit()
-    copied = limit.copy()
-    copied.failed(64, is_sure=True)
-    assert limit.most == math.inf
-
-    limit.become(copied)
-    assert limit.most == 32
-    assert limit.learns

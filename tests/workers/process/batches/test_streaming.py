@@ -111,16 +111,6 @@ def test_a_handler_that_raises_is_500_after_what_it_had_yielded(
 
 
 @BOTH
-def test_a_piece_that_cannot_be_sent_is_the_handlers_fault(to: str, caplog: pytest.LogCaptureFixture) -> None:
-    service = Telling()
-
-    reply, _ = run(to, b'["a", 1]', Outlet(), service)
-
-    assert (reply.statuses, service.ended) == ([500], [to])
-    assert "the handler yielded text first, but JSON later" in caplog.text
-
-
-@BOTH
 def test_a_request_may_be_refused_before_the_first_piece(to: str) -> None:
     outlet, service = Outlet(), Telling()
 

@@ -88,19 +88,6 @@ def test_a_bad_body_of_one_form_leaves_those_of_the_others_alone() -> None:
     assert [answers[at] for at in (1, 4, 6)] == ["[2,3]", "[5,6]", "[7,8]"]
 
 
-def test_only_bad_tensors_are_refused() -> None:
-    """Bodies that are too short and too long by the same amount do not shift the rows between them."""
-    bodies = [pairs(1), pairs(2, 3), pairs(4, 5, 6), pairs(7, 40000), pairs(13, 0), pairs(8, 9)]
-
-    reply, answers = run("same", bodies, forms=[PAIRS])
-
-    assert reply.statuses == [400, 200, 400, 400, 500, 200]
-    assert answers[0] == "expected 4 bytes for 1 row of UINT16 with shape (2,), got 2"
-    assert answers[1] == "[2,3]"
-    assert answers[3].startswith("40000 out of bounds for int16; a row must have shape (2,), ")
-    assert answers[5] == "[8,9]"
-
-
 @pytest.mark.parametrize(
     ("to", "bodies", "limit_rows", "form"),
     [
@@ -118,10 +105,3 @@ def test_the_form_of_results_is_told(
     reply, _ = run(to, bodies, limit_rows=limit_rows)
 
     assert reply.forms == (form,)
-
-
-def test_good_requests_have_a_form_though_another_failed() -> None:
-    reply, _ = run("same", [b"[1,2]", b"[13,0]"])
-
-    assert reply.statuses == [200, 500]
-    assert reply.forms == (ListForm("INT16", (2,)), None)
