@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from uncork_workers.definition.service import Service, api
     from uncork_workers.process.context import Context, context
     from uncork_workers.process.padding import pad
-    from uncork_workers.wire.schema import DefinitionError
+    from uncork_workers.wire.values import DefinitionError
 else:
     # The command line imports this package first, and handles signals only after that.
     _MODULES = {
@@ -55,7 +55,7 @@ else:
         "BatchedCollector": "uncork.batched_functions.collector",
         "BatchedStats": "uncork.batched_functions.queues",
         "Context": "uncork_workers.process.context",
-        "DefinitionError": "uncork_workers.wire.schema",
+        "DefinitionError": "uncork_workers.wire.values",
         "Service": "uncork_workers.definition.service",
         "api": "uncork_workers.definition.service",
         "batched": "uncork.batched_functions.decorator",

@@ -3,21 +3,9 @@
 import sys
 from pathlib import Path
 
+from uncork_workers.wire.forms import Form, RawForm, TableForm, TensorForm
 from uncork_workers.wire.frames import encode_frame
-from uncork_workers.wire.messages import (
-    Batch,
-    Failed,
-    Form,
-    Gpu,
-    Gpus,
-    Hello,
-    Message,
-    RawForm,
-    Ready,
-    Reply,
-    TableForm,
-    TensorForm,
-)
+from uncork_workers.wire.messages import Batch, Failed, Gpu, Gpus, Hello, Message, Ready, Reply
 from uncork_workers.wire.schema import ServiceDescription
 
 _FORMS: tuple[Form, ...] = (None, TensorForm("FP32", (2,)), TableForm("a,b"), RawForm())

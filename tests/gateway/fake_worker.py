@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 from tests.loops import until
+from uncork_workers.wire.forms import RowsForm
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
-from uncork_workers.wire.messages import Batch, Goodbye, Hello, Message, Ready, Reply, RowsForm, TakeFile
+from uncork_workers.wire.messages import Batch, Goodbye, Hello, Message, Ready, Reply, TakeFile
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 

@@ -15,7 +15,7 @@ from uncork.openai import Pair, embeddings, rerank
 from uncork.outputs import Rejected
 from uncork.testing import Client, client
 from uncork_workers.definition.outputs.responses import WrongResult
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 MOST_BYTES = 100
 BATCHES: dict[str, int] = {}

@@ -9,7 +9,8 @@ from typing import Any, Protocol, SupportsFloat, TypeVar, overload
 from uncork.batched_functions.definition import Definition, name_of
 from uncork.batched_functions.function import Batched
 from uncork_dispatcher import ApiRules
-from uncork_workers.wire.schema import ApiDescription, ApiSettings, DefinitionError, first_goal, is_count
+from uncork_workers.wire.schema import ApiDescription, ApiSettings, first_goal
+from uncork_workers.wire.values import DefinitionError, is_count
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any, SupportsFloat
 
 from uncork_dispatcher import ApiRules
-from uncork_workers.wire.schema import MAX_COST, rounded_cost
+from uncork_workers.wire.costs import MAX_COST, rounded_cost
 
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _INSTANCE = ("self", "cls")

@@ -15,7 +15,7 @@ from uncork.batched_functions.loop_queue import Item, LoopQueue
 from uncork.batched_functions.queues import BatchedStats, OfInstances, Queues
 from uncork_workers.process.batches.failures import is_out_of_memory
 from uncork_workers.process.batches.size_limit import RUNS_PER_SIZE, SizeLimit, WarmUpSizes, doubling
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,7 +11,8 @@ from uncork.config.option_fields import option_parameters
 from uncork.config.sources import Source, suggestion
 from uncork_dispatcher import make_policy
 from uncork_workers.wire.overrides import ARGUMENTS, Override
-from uncork_workers.wire.schema import ApiSettings, check_route, is_reserved
+from uncork_workers.wire.schema import ApiSettings
+from uncork_workers.wire.values import check_route, is_reserved
 
 OF_SERVICES = (
     "target",

@@ -27,7 +27,7 @@ from uncork_workers.process.context import context
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.messages import Hello, Ready
 from uncork_workers.wire.overrides import for_all_apis
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 log = logging.getLogger("uncork.worker")
 

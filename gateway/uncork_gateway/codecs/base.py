@@ -17,17 +17,8 @@ from uncork_gateway.codecs.cost import NO_COST, Cost, Weigh, unweighed
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.protocols.tensor_rows import json_objects, json_rows, values_of
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.messages import (
-    AnswerHead,
-    ColumnsForm,
-    Form,
-    ListForm,
-    Meta,
-    RowPath,
-    TensorForm,
-    Wanted,
-    json_path,
-)
+from uncork_workers.wire.forms import ColumnsForm, Form, ListForm, TensorForm, Wanted
+from uncork_workers.wire.messages import AnswerHead, Meta, RowPath, json_path
 from uncork_workers.wire.schema import JSON
 from uncork_workers.wire.tensors import join_columns
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from uncork_gateway.errors import BadRequest
-from uncork_workers.wire.schema import COST_IN_BYTES, field_cost, rounded_cost
+from uncork_workers.wire.costs import COST_IN_BYTES, field_cost, rounded_cost
 
 Row = bytes | msgspec.Raw
 

@@ -18,7 +18,8 @@ from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import SPACE, elements, is_list, is_object, members, objects
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.messages import RowPath, TableForm, json_path
+from uncork_workers.wire.forms import TableForm
+from uncork_workers.wire.messages import RowPath, json_path
 from uncork_workers.wire.schema import CSV, JSON
 
 _CSV = (CSV, "application/csv")

@@ -12,7 +12,7 @@ from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import SPACE
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.messages import ValueForm
+from uncork_workers.wire.forms import ValueForm
 from uncork_workers.wire.schema import JSON
 
 _LARGE_BYTES = 64 * 1024

@@ -12,7 +12,8 @@ from uncork_gateway.codecs.cost import NO_COST, Cost
 from uncork_gateway.codecs.csv import lines_of
 from uncork_gateway.protocols.raw_json import elements
 from uncork_gateway.protocols.tensors import Tensor, split_rows
-from uncork_workers.wire.messages import ColumnsForm, Form, ListForm, RowPath, TableForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, Form, ListForm, TableForm, TensorForm
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import join_columns, split_columns
 
 

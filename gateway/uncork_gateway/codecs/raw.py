@@ -10,7 +10,8 @@ from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.errors import BadRequest, UnsupportedMediaType
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_workers.wire.messages import Meta, RawForm
+from uncork_workers.wire.forms import RawForm
+from uncork_workers.wire.messages import Meta
 
 _ANY = "*"
 _OCTETS = "application/octet-stream"

@@ -12,7 +12,7 @@ import msgspec
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.errors import GatewayError, HandlerFailed, Refused
 from uncork_gateway.headers import Header
-from uncork_workers.wire.messages import RowsForm
+from uncork_workers.wire.forms import RowsForm
 
 JSON = b"content-type: application/json\r\n"
 

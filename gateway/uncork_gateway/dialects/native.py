@@ -11,7 +11,8 @@ from uncork_gateway.dialects.accept import choose
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
 from uncork_gateway.errors import ERROR_WRITERS, GatewayError, HandlerFailed, UnsupportedMediaType
 from uncork_gateway.headers import Header, header_lines
-from uncork_workers.wire.messages import Meta, RawForm, TensorForm
+from uncork_workers.wire.forms import RawForm, TensorForm
+from uncork_workers.wire.messages import Meta
 from uncork_workers.wire.schema import JSON as JSON_TYPE
 from uncork_workers.wire.schema import NPY, ErrorFormat
 

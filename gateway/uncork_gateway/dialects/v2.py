@@ -21,7 +21,8 @@ from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2 import InferRequest, parse_request
 from uncork_gateway.protocols.v2_message import write
 from uncork_gateway.protocols.wire import Content, Unmergeable
-from uncork_workers.wire.messages import RowPath, Wanted
+from uncork_workers.wire.forms import Wanted
+from uncork_workers.wire.messages import RowPath
 
 
 class V2(TensorDialect):

@@ -16,7 +16,7 @@ from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.requests.api_target import ApiTarget, Shared
 from uncork_gateway.versions import FIRST
-from uncork_workers.wire.messages import TensorForm
+from uncork_workers.wire.forms import TensorForm
 
 _MOST = 256
 # Longer ones come from clients that send parameters, which may differ every time.

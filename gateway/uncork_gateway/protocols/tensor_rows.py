@@ -17,7 +17,7 @@ from uncork_gateway.protocols.tensors import (
     leaves,
     malformed,
 )
-from uncork_workers.wire.messages import ColumnsForm, ListForm, RowsForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, ListForm, RowsForm, TensorForm
 from uncork_workers.wire.tensors import BYTES, LAYOUTS, encoded, infer, split_columns, text_of, widened
 
 OUTPUT = "output-0"

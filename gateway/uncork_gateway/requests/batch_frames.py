@@ -10,7 +10,8 @@ from uncork_gateway.backends.worker_connection import Executed
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire import messages
-from uncork_workers.wire.messages import RowResult, compact_forms, expand_forms
+from uncork_workers.wire.forms import compact_forms, expand_forms
+from uncork_workers.wire.messages import RowResult
 from uncork_workers.wire.schema import REQUEST_ID, ApiSettings
 
 

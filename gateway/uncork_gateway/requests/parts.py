@@ -22,7 +22,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import HandlerFailed
 from uncork_gateway.protocols.tensor_rows import result_rows, row_texts
 from uncork_gateway.protocols.tensors import Tensor, pick_rows
-from uncork_workers.wire.messages import ColumnsForm, RowsForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, RowsForm, TensorForm
 from uncork_workers.wire.schema import CSV
 from uncork_workers.wire.tensors import join_columns, split_columns
 

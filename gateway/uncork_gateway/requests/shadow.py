@@ -23,7 +23,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.requests.parts import Callbacks, Client, submit
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.metrics import SECONDS_BOUNDS
-from uncork_workers.wire.messages import ListForm, RecordsForm, TensorForm
+from uncork_workers.wire.forms import ListForm, RecordsForm, TensorForm
 
 _RELATIVE = 1e-6
 # Comparing longer answers would block the event loop for too long.

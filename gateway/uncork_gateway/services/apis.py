@@ -20,8 +20,9 @@ from uncork_gateway.services.catalogue import Catalogue, Offer
 from uncork_gateway.services.paths import in_force, paths_by_name
 from uncork_gateway.settings import ServerSettings
 from uncork_gateway.versions import Candidate, ServiceName
+from uncork_workers.wire.costs import rounded_cost
 from uncork_workers.wire.overrides import Override, check_reserved
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription, rounded_cost
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 if TYPE_CHECKING:
     from uncork_gateway.grpc.service import ServedModel

@@ -7,7 +7,8 @@ from msgspec import structs
 
 from uncork_gateway.versions import ServiceName
 from uncork_workers.wire.overrides import Override, apply_overrides
-from uncork_workers.wire.schema import ServiceDescription, is_reserved
+from uncork_workers.wire.schema import ServiceDescription
+from uncork_workers.wire.values import is_reserved
 
 
 class Paths(NamedTuple):

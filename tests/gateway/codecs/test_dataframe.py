@@ -19,7 +19,7 @@ from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import DataForm, Tensor
 from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.adapters.dataframe import DataFrame
-from uncork_workers.wire.messages import TableForm
+from uncork_workers.wire.forms import TableForm
 
 CSV = "text/csv"
 ANY = DataFrameCodec(columns=None)

@@ -10,7 +10,7 @@ from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.codecs.json import JsonCodec
 from uncork_gateway.errors import BadRequest
 from uncork_workers.definition.adapters import InvalidInput, Json
-from uncork_workers.wire.messages import ValueForm
+from uncork_workers.wire.forms import ValueForm
 
 CODEC = JsonCodec()
 BODIES = VALUES.flatmap(written)

@@ -15,7 +15,7 @@ from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.definition.adapters import InvalidInput, NdArray
-from uncork_workers.wire.messages import ListForm, TensorForm
+from uncork_workers.wire.forms import ListForm, TensorForm
 
 Shape = tuple[int | None, ...]
 

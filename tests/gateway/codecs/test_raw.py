@@ -10,7 +10,8 @@ from uncork_gateway.codecs.raw import RawCodec
 from uncork_gateway.errors import BadRequest, UnsupportedMediaType
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.definition.adapters import Adapter, File, Image, Requests
-from uncork_workers.wire.messages import Meta, RawForm
+from uncork_workers.wire.forms import RawForm
+from uncork_workers.wire.messages import Meta
 
 IMAGES = RawCodec(accepts=["image/*", "multipart/form-data"])
 

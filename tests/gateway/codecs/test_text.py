@@ -14,7 +14,7 @@ from uncork_gateway.codecs.text import PLAIN, TextCodec, to_utf8
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.definition.adapters import InvalidInput, Text
-from uncork_workers.wire.messages import TensorForm
+from uncork_workers.wire.forms import TensorForm
 from uncork_workers.wire.schema import JSON
 
 CODEC = TextCodec()

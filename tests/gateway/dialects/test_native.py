@@ -23,8 +23,9 @@ from uncork_workers.definition.outputs import media_types, responses
 from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.service import Service, api, find_apis
 from uncork_workers.process.batches.execution import Executor
+from uncork_workers.wire.forms import TensorForm
 from uncork_workers.wire.frames import encode_frame, split_payload
-from uncork_workers.wire.messages import Batch, Hello, TensorForm
+from uncork_workers.wire.messages import Batch, Hello
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
 
 RESPONSES: dict[str, Any] = {

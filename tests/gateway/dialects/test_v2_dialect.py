@@ -21,7 +21,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.wire import Content
-from uncork_workers.wire.messages import ListForm, RowsForm, TensorForm
+from uncork_workers.wire.forms import ListForm, RowsForm, TensorForm
 
 LENGTH = v2_bodies.HEADER
 

@@ -27,7 +27,8 @@ from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.pages.models.tensors import row_inputs
 from uncork_workers.definition.service import Service, api, describe_service
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.wire.messages import Batch, compact_forms
+from uncork_workers.wire.forms import compact_forms
+from uncork_workers.wire.messages import Batch
 
 BINARY = ("v2 binary", "grpc raw", "predict content")
 """The protocols that carry every bit."""

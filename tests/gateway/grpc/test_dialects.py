@@ -39,7 +39,8 @@ from uncork_gateway.errors import BadRequest, HandlerFailed
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.messages import parse
-from uncork_workers.wire.messages import ColumnsForm, RowPath, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, TensorForm
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import split_columns
 
 D = TypeVar("D", V2, V2Grpc, Predict)

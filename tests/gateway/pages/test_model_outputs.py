@@ -7,7 +7,7 @@ import pytest
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.protocols.tensors import TensorSpec
-from uncork_workers.wire.messages import TensorForm
+from uncork_workers.wire.forms import TensorForm
 
 NUMBER = TensorSpec("output-0", "INT64", ())
 

@@ -12,7 +12,8 @@ from tests.gateway.fake_worker import FakeWorker, array_api, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.proxy_stage import error
 from uncork_gateway.pages.models.metadata import models_of
-from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
+from uncork_workers.wire.forms import ListForm
+from uncork_workers.wire.messages import Hello, Ready, RowResult
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 

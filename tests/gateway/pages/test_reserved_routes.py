@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import AllowOrigins, RefuseOtherSites, RequireKey
-from uncork_workers.wire.schema import DefinitionError, check_route
+from uncork_workers.wire.values import DefinitionError, check_route
 
 
 @pytest.mark.parametrize("admin", [False, True])

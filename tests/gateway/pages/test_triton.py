@@ -19,7 +19,8 @@ from uncork_gateway.pages.models.metadata import Model, ModelSource
 from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.pages.models.triton import statistics_of
 from uncork_gateway.telemetry.metrics import Metrics
-from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
+from uncork_workers.wire.forms import ListForm
+from uncork_workers.wire.messages import Hello, Ready, RowResult
 
 
 def told(reply: httpx.Response) -> Any:

@@ -28,7 +28,7 @@ from uncork_gateway.protocols.tensors import (
     concatenate,
     split_rows,
 )
-from uncork_workers.wire.messages import ListForm
+from uncork_workers.wire.forms import ListForm
 
 DTYPES = {
     "BOOL": "?",

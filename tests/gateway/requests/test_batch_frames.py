@@ -12,8 +12,9 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.base import Sink
 from uncork_gateway.codecs.cost import make_weigh
 from uncork_gateway.requests.batch_frames import from_frame, to_frame
+from uncork_workers.wire.forms import RawForm
 from uncork_workers.wire.frames import MAX_HEADER_BYTES
-from uncork_workers.wire.messages import Meta, RawForm, Reply, RowPath
+from uncork_workers.wire.messages import Meta, Reply, RowPath
 from uncork_workers.wire.schema import ApiSettings
 
 WEIGHED = make_weigh("bytes")

@@ -21,7 +21,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import HandlerFailed
 from uncork_gateway.protocols.tensor_rows import output_tensors
 from uncork_gateway.requests.parts import joined
-from uncork_workers.wire.messages import ColumnsForm, ListForm, RecordsForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, ListForm, RecordsForm, TensorForm
 from uncork_workers.wire.schema import ApiDescription
 from uncork_workers.wire.tensors import encoded, join_columns
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.requests.shadow import same_answer, same_value
-from uncork_workers.wire.messages import ListForm, TensorForm
+from uncork_workers.wire.forms import ListForm, TensorForm
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9) | st.text(max_size=5),

@@ -16,7 +16,8 @@ from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
 from uncork.batched_functions.decorator import batched
 from uncork_dispatcher import Batch
-from uncork_workers.wire.schema import DefinitionError, rounded_cost
+from uncork_workers.wire.costs import rounded_cost
+from uncork_workers.wire.values import DefinitionError
 
 pytestmark = pytest.mark.virtual_time
 

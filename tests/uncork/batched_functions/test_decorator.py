@@ -16,7 +16,7 @@ from tests.loops import run
 from uncork import api
 from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 pytestmark = pytest.mark.virtual_time
 

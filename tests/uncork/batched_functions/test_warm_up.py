@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from uncork.batched_functions.decorator import batched
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 pytestmark = pytest.mark.virtual_time
 

@@ -17,7 +17,7 @@ __all__ = ["project"]
 
 SERVICE = """
 from uncork_workers.definition.adapters import Json
-from uncork_workers.definition.service import Service, api
+from uncork_workers.definition.service import (Service, api)
 
 class Good(Service):
     @api(input=Json())

@@ -15,7 +15,8 @@ from tests.uncork.config.asking import options_of
 from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.environment import read_environment
 from uncork_workers.wire.overrides import ARGUMENTS, Override, apply_overrides, check_reserved
-from uncork_workers.wire.schema import ApiDescription, ApiSettings, DefinitionError, ServiceDescription
+from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.wire.values import DefinitionError
 
 SAMPLES: dict[str, Any] = {
     "route": "/elsewhere",

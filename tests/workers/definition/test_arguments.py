@@ -12,7 +12,8 @@ import pytest
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api, describe_service
 from uncork_workers.wire.overrides import apply_overrides, for_all_apis, with_overrides
-from uncork_workers.wire.schema import ApiDescription, DefinitionError, ServiceDescription
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+from uncork_workers.wire.values import DefinitionError
 
 CLASSES: dict[str, float | None] = {"interactive": 100, "bulk": 10_000}
 TWO_NAMES = "classes must be two names with goals"

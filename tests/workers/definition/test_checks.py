@@ -6,7 +6,7 @@ import pytest
 
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api, describe_service, find_apis
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 
 class Plain(Service):

@@ -11,7 +11,8 @@ from uncork_workers.definition.service import Service, api, find_apis
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
 from uncork_workers.process.warmup import examples_of, warm_up
-from uncork_workers.wire.schema import ApiDescription, DefinitionError
+from uncork_workers.wire.schema import ApiDescription
+from uncork_workers.wire.values import DefinitionError
 
 
 class Open(msgspec.Struct):

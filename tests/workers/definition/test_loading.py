@@ -10,7 +10,7 @@ from uncork_workers.definition.service import Service, find_apis
 
 GOOD = """
 from uncork_workers.definition.adapters import Json
-from uncork_workers.definition.service import Service, api
+from uncork_workers.definition.service import (Service, api)
 
 class Echo(Service):
     @api(input=Json())

@@ -13,7 +13,8 @@ from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.definition.outputs.media_types import Csv, Output
 from uncork_workers.definition.outputs.media_types import Json as OutputJson
 from uncork_workers.definition.service import Service, api, describe_service, find_apis
-from uncork_workers.wire.schema import ApiSettings, DefinitionError
+from uncork_workers.wire.schema import ApiSettings
+from uncork_workers.wire.values import DefinitionError
 
 
 def refusal(decorate: Any, handler: object) -> str:

@@ -8,7 +8,7 @@ from uncork_workers.definition.loading import load_service, service_files
 
 SERVICE = """
 from uncork_workers.definition.adapters import Json
-from uncork_workers.definition.service import Service, api
+from uncork_workers.definition.service import (Service, api)
 
 class Echo(Service):
     @api(input=Json())

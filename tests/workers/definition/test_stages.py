@@ -7,7 +7,7 @@ import pytest
 from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api, find_apis
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 
 def plain(self: object, rows: Any) -> Any:

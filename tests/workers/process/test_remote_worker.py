@@ -44,7 +44,7 @@ import os
 import signal
 import threading
 from uncork_workers.definition.adapters import Json
-from uncork_workers.definition.service import Service, api
+from uncork_workers.definition.service import (Service, api)
 
 def note(text):
     with open("noted", "a") as file:

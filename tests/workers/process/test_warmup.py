@@ -16,7 +16,8 @@ from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.warmup import Chunks, Example, WarmupFailed, examples_of, warm_up
-from uncork_workers.wire.messages import ListForm, RecordsForm, RowResult
+from uncork_workers.wire.forms import ListForm, RecordsForm
+from uncork_workers.wire.messages import RowResult
 from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings
 

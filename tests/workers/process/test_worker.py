@@ -23,7 +23,7 @@ from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 SERVICE = """
 from uncork_workers.definition.adapters import Json
-from uncork_workers.definition.service import Service, api
+from uncork_workers.definition.service import (Service, api)
 
 def note(text):
     with open("noted", "a") as file:

@@ -21,7 +21,7 @@ SERVICE = """
 import atexit, json, os
 from pathlib import Path
 from uncork_workers.definition.adapters import Json
-from uncork_workers.definition.service import Service, api
+from uncork_workers.definition.service import (Service, api)
 
 def echo(self, items):
     return items

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.workers.messages import any_of
+from uncork_workers.wire.forms import Form, RawForm, TensorForm, compact_forms, expand_forms
 from uncork_workers.wire.frames import (
     MAX_HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
@@ -16,17 +17,7 @@ from uncork_workers.wire.frames import (
     encode_frame,
     split_payload,
 )
-from uncork_workers.wire.messages import (
-    Failed,
-    Form,
-    Hello,
-    Message,
-    RawForm,
-    Ready,
-    TensorForm,
-    compact_forms,
-    expand_forms,
-)
+from uncork_workers.wire.messages import Failed, Hello, Message, Ready
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 FRAMES = st.builds(Frame, any_of(Message), st.binary(max_size=50))

@@ -8,14 +8,8 @@ import pytest
 
 from uncork_workers.wire.frames import FrameDecoder, encode_frame
 from uncork_workers.wire.messages import Batch
-from uncork_workers.wire.schema import (
-    RESERVED_PREFIXES,
-    RESERVED_ROUTES,
-    ApiDescription,
-    ApiSettings,
-    DefinitionError,
-    check_route,
-)
+from uncork_workers.wire.schema import ApiDescription, ApiSettings
+from uncork_workers.wire.values import RESERVED_PREFIXES, RESERVED_ROUTES, DefinitionError, check_route
 
 NO_POSITIVE_NUMBERS = [0, -1, -0.5, math.nan, math.inf, -math.inf, "fast", "nan", None, True, [1]]
 TOO_MANY = [2**31 + 1, 2**63, 2**64, 10**400]

@@ -23,7 +23,7 @@ from uncork.server.services import about, errors_of, services_of
 from uncork.server.workers.requirements import require_resources
 from uncork_gateway.services.paths import check_paths
 from uncork_workers.cores import usable_cores
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 
 @takes_options

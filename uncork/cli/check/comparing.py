@@ -15,7 +15,7 @@ from uncork.cli.check.differences import Result, difference
 from uncork.cli.check.figures import Comparison
 from uncork.cli.check.growing import Batches, Died, Failed, Refused, Unknown
 from uncork_workers.definition.adapters.base import UNREADABLE
-from uncork_workers.wire.messages import expand_forms
+from uncork_workers.wire.forms import expand_forms
 
 Results = Callable[[Sequence[bytes]], Awaitable[list[Result]]]
 

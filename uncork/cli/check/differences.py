@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from uncork.cli.check.figures import Comparison
-from uncork_workers.wire.messages import RowsForm, json_path
+from uncork_workers.wire.forms import RowsForm
+from uncork_workers.wire.messages import json_path
 from uncork_workers.wire.schema import JSON
 
 Array = np.ndarray[Any, Any]

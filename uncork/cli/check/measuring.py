@@ -33,7 +33,8 @@ from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire import messages
 from uncork_workers.wire.messages import Batch, WarmUp
 from uncork_workers.wire.overrides import check_reserved
-from uncork_workers.wire.schema import JSON, ApiDescription, DefinitionError, ServiceDescription
+from uncork_workers.wire.schema import JSON, ApiDescription, ServiceDescription
+from uncork_workers.wire.values import DefinitionError
 
 Tell = Callable[[str], None]
 Profile = Mapping[str, Sequence[tuple[float, float]]]

@@ -6,10 +6,19 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from uncork_workers.wire.schema import MAX_CONCURRENCY, ApiSettings, DefinitionError, wrong_value
+from uncork_workers.definition.adapters.base import Adapter
+from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES, Output
+from uncork_workers.wire.schema import MAX_CONCURRENCY, ApiSettings
+from uncork_workers.wire.values import DefinitionError, not_for_streams, wrong_value
 
 # Values beyond these limits were probably meant in another unit.
 _SHORT_GOAL_MS, _LONG_TIMEOUT_S = 1, 3600
+_NOT_FOR_STREAMS = {
+    "output": "the first piece determines the content type",
+    "warmup": "setup can run the model instead",
+    "prepare": "the generator can call the method itself",
+    "finish": "the generator can call the method itself",
+}
 
 
 def warn_of_units(name: str, settings: ApiSettings) -> None:
@@ -37,6 +46,50 @@ def not_a_method(value: object) -> str:
         name = getattr(function, "__name__", "handler")
         return f"API {name!r}: remove @{kind}; an API is a plain method, def {name}(self, rows)"
     return f"@api must decorate a method, got {value!r}"
+
+
+def check_input(name: str, adapter: object) -> None:
+    """Check the ``input`` of an API."""
+    if isinstance(adapter, Adapter):
+        return
+    hint = ""
+    if isinstance(adapter, type) and issubclass(adapter, Adapter):
+        hint = f"; write input={adapter.__name__}()"
+    raise wrong_value(name, "input", "an adapter such as Json()", adapter, hint)
+
+
+def offers_of(api: str, output: object) -> tuple[str, ...]:
+    """Return the media types that the ``output`` of an API offers."""
+    if output is None:
+        return DEFAULT_MEDIA_TYPES
+    given = output if isinstance(output, list | tuple) else [output]
+    outputs = [one for one in given if isinstance(one, Output)]
+    if not outputs or len(outputs) < len(given):
+        raise wrong_value(api, "output", "an output adapter such as Csv(), or a list of them", output)
+    return tuple(dict.fromkeys(one.media_type for one in outputs))
+
+
+def check_handler(name: str, handler: object) -> None:
+    """Check that a handler is a method of the rows."""
+    if not inspect.isfunction(handler):
+        raise DefinitionError(not_a_method(handler))
+    if not accepts(handler, "self", "rows"):
+        raise DefinitionError(
+            f"API {name!r}: the handler is called with self and the rows of the batch; write "
+            f"def {name}(self, rows), not def {name}{inspect.signature(handler)}"
+        )
+
+
+def check_stream(name: str, policy: object, **arguments: object) -> None:
+    """Check that an API whose handler is a generator has no ``arguments`` for batches."""
+    if policy != "none":
+        raise DefinitionError(
+            f"API {name!r}: a generator streams its responses, one request at a time; set policy='none', or "
+            "return a list"
+        )
+    for argument, value in arguments.items():
+        if value is not None:
+            raise not_for_streams(name, argument, _NOT_FOR_STREAMS[argument])
 
 
 def check_stages(api: str, **stages: object) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 
-from uncork_workers.definition.adapters.base import Adapter, Sample
+from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
+from uncork_workers.wire.costs import field_cost
 from uncork_workers.wire.groups import Source, group_of_row
-from uncork_workers.wire.schema import JSON, field_cost
+from uncork_workers.wire.schema import JSON
+from uncork_workers.wire.values import DefinitionError
 
 Schema = dict[str, Any]
 MOST_VALUES = 4096
@@ -52,6 +54,21 @@ def checked_sample(
     if sample.meta is None:
         group_of_row(sample.body, sources, is_single=False)
     return sample
+
+
+def warmup_sample(
+    api: str, adapter: Adapter, example: object, cost_field: str | None, sources: Sequence[Source]
+) -> Sample:
+    """Return the request that carries the ``warmup`` of an API as its only row.
+
+    Raises:
+        DefinitionError: if it is not valid.
+    """
+    try:
+        return checked_sample(adapter, example, cost_field, sources)
+    except ValueError as error:
+        reason = error.in_single_row() if isinstance(error, InvalidInput) else error
+        raise DefinitionError(f"API {api!r}: warmup must be an example of one row: {reason}") from error
 
 
 def docs_example(

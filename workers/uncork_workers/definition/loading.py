@@ -14,7 +14,7 @@ from uncork_workers.definition.hints import hint_on_import
 from uncork_workers.definition.models.loading import model_files, service_of_model
 from uncork_workers.definition.models.targets import KINDS, is_model
 from uncork_workers.definition.service import Service, describe_service
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 _INSTALLED = {"site-packages", "dist-packages"}
 

@@ -8,32 +8,34 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from uncork_workers.definition.adapters.base import Adapter, InvalidInput, Sample
+from uncork_workers.definition.adapters.base import Adapter, Sample
 from uncork_workers.definition.checks import (
-    accepts,
     check_concurrency,
+    check_handler,
+    check_input,
     check_stages,
     check_start,
+    check_stream,
     not_a_method,
+    offers_of,
     version_of,
     warn_of_units,
 )
-from uncork_workers.definition.examples import checked_sample, docs_example
-from uncork_workers.definition.outputs.media_types import DEFAULT_MEDIA_TYPES, Output
-from uncork_workers.wire.groups import Source
+from uncork_workers.definition.examples import docs_example, warmup_sample
+from uncork_workers.definition.outputs.media_types import Output
 from uncork_workers.wire.schema import (
     ApiDescription,
     ApiSettings,
-    DefinitionError,
     ErrorFormat,
     ServiceDescription,
     Task,
-    check_route,
     first_goal,
+)
+from uncork_workers.wire.values import (
+    DefinitionError,
+    check_route,
     group_sources,
     header_names,
-    not_for_streams,
-    wrong_value,
 )
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -202,11 +204,11 @@ def api(
 
     def decorate(handler: H) -> H:
         name = getattr(handler, "__name__", repr(handler))
-        _check_input(name, input)
-        _check_handler(name, handler)
+        check_input(name, input)
+        check_handler(name, handler)
         streams = inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler)
         if streams:
-            _check_stream(name, policy, output=output, warmup=warmup, prepare=prepare, finish=finish)
+            check_stream(name, policy, output=output, warmup=warmup, prepare=prepare, finish=finish)
         check_stages(name, prepare=prepare, finish=finish)
         check_concurrency(name, concurrency, handler)
         settings = ApiSettings(
@@ -224,13 +226,13 @@ def api(
         path = f"/{name}" if route is None else route
         check_route(name, path)
         sources = group_sources(name, by := _as_tuple(group_by))
-        sample = None if warmup is None else _warmup_sample(name, input, warmup, settings.cost_field, sources)
+        sample = None if warmup is None else warmup_sample(name, input, warmup, settings.cost_field, sources)
         example, example_type = docs_example(input, sample, settings.cost_field, sources)
         description = ApiDescription(
             name=name,
             route=path,
             input=input.describe(),
-            offers=_offers(name, output),
+            offers=offers_of(name, output),
             schema=input.schema(),
             settings=settings,
             doc=inspect.getdoc(handler) or "",
@@ -264,26 +266,6 @@ def set_task(handler: H, task: Task, aliases: tuple[str, ...], convert: Convert)
 def _as_tuple(values: Any) -> Any:
     """Return a list as a tuple; the check of the settings reports other values."""
     return tuple(values) if isinstance(values, list) else values
-
-
-def _warmup_sample(
-    api: str, adapter: Adapter, example: object, cost_field: str | None, sources: Sequence[Source]
-) -> Sample:
-    try:
-        return checked_sample(adapter, example, cost_field, sources)
-    except ValueError as error:
-        reason = error.in_single_row() if isinstance(error, InvalidInput) else error
-        raise DefinitionError(f"API {api!r}: warmup must be an example of one row: {reason}") from error
-
-
-def _offers(api: str, output: object) -> tuple[str, ...]:
-    if output is None:
-        return DEFAULT_MEDIA_TYPES
-    given = output if isinstance(output, list | tuple) else [output]
-    outputs = [one for one in given if isinstance(one, Output)]
-    if not outputs or len(outputs) < len(given):
-        raise wrong_value(api, "output", "an output adapter such as Csv(), or a list of them", output)
-    return tuple(dict.fromkeys(one.media_type for one in outputs))
 
 
 def find_apis(service: type[Service]) -> list[ApiDefinition]:
@@ -361,41 +343,3 @@ def describe_service(service: type[Service]) -> ServiceDescription:
     # getdoc() would find the docstring of the base class.
     doc = inspect.cleandoc(service.__doc__ or "")
     return ServiceDescription(name=service.__name__, apis=apis, doc=doc, version=version_of(service))
-
-
-def _check_input(name: str, adapter: object) -> None:
-    if isinstance(adapter, Adapter):
-        return
-    hint = ""
-    if isinstance(adapter, type) and issubclass(adapter, Adapter):
-        hint = f"; write input={adapter.__name__}()"
-    raise wrong_value(name, "input", "an adapter such as Json()", adapter, hint)
-
-
-def _check_handler(name: str, handler: object) -> None:
-    if not inspect.isfunction(handler):
-        raise DefinitionError(not_a_method(handler))
-    if not accepts(handler, "self", "rows"):
-        raise DefinitionError(
-            f"API {name!r}: the handler is called with self and the rows of the batch; write "
-            f"def {name}(self, rows), not def {name}{inspect.signature(handler)}"
-        )
-
-
-_NOT_FOR_STREAMS = {
-    "output": "the first piece determines the content type",
-    "warmup": "setup can run the model instead",
-    "prepare": "the generator can call the method itself",
-    "finish": "the generator can call the method itself",
-}
-
-
-def _check_stream(name: str, policy: object, **arguments: object) -> None:
-    if policy != "none":
-        raise DefinitionError(
-            f"API {name!r}: a generator streams its responses, one request at a time; set policy='none', or "
-            "return a list"
-        )
-    for argument, value in arguments.items():
-        if value is not None:
-            raise not_for_streams(name, argument, _NOT_FOR_STREAMS[argument])

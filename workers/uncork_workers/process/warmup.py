@@ -20,9 +20,11 @@ from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.failures import is_out_of_memory, release
 from uncork_workers.process.batches.size_limit import RUNS_PER_SIZE, SizeLimit, WarmUpSizes, doubling
 from uncork_workers.process.children import Stopped
-from uncork_workers.wire.messages import Batch, RawForm, RowResult
+from uncork_workers.wire.costs import COST_IN_BYTES, field_cost, rounded_cost
+from uncork_workers.wire.forms import RawForm
+from uncork_workers.wire.messages import Batch, RowResult
 from uncork_workers.wire.overrides import Override, with_overrides
-from uncork_workers.wire.schema import COST_IN_BYTES, ApiSettings, field_cost, rounded_cost
+from uncork_workers.wire.schema import ApiSettings
 
 log = logging.getLogger("uncork.worker")
 

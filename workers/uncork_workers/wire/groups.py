@@ -103,6 +103,20 @@ def _string_text(text: bytes) -> bytes:
     return msgspec.json.encode(decoded)
 
 
+def may_have(schema: Mapping[str, Any], field: str, root: Mapping[str, Any]) -> bool:
+    """Return whether a JSON schema allows objects with this field; unknown keywords allow anything."""
+    reference = schema.get("$ref", "")
+    if reference:
+        schema = root.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
+    choices = schema.get("anyOf")
+    if choices is not None:
+        return any(may_have(choice, field, root) for choice in choices)
+    types = schema.get("type", "object")
+    if "object" not in ([types] if isinstance(types, str) else types):
+        return False
+    return field in schema.get("properties", {}) or schema.get("additionalProperties", True) is not False
+
+
 def joined(texts: Sequence[bytes], *, is_single: bool) -> bytes:
     """Return the text of a group from the texts of its values."""
     return texts[0] if is_single else b"[%b]" % b",".join(texts)

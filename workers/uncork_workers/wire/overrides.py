@@ -6,14 +6,9 @@ from typing import Any
 
 import msgspec
 
-from uncork_workers.wire.schema import (
-    ApiDescription,
-    ApiSettings,
-    DefinitionError,
-    ServiceDescription,
-    check_route,
-    field_cost,
-)
+from uncork_workers.wire.costs import field_cost
+from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
+from uncork_workers.wire.values import DefinitionError, check_route
 
 ARGUMENTS = ("route", *ApiSettings.__struct_fields__)
 """The arguments of ``@api`` that can be overridden."""

@@ -24,7 +24,8 @@ from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.wire import Unmergeable
 from uncork_gateway.versions import FIRST
-from uncork_workers.wire.messages import RowPath, TensorForm
+from uncork_workers.wire.forms import TensorForm
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import BYTES
 
 _Response = message("inference.ModelInferResponse")

@@ -15,7 +15,7 @@ from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.pages.openapi.bodies import Schema, csv_text, media_content
 from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.protocols.tensors import TensorSpec
-from uncork_workers.wire.messages import ListForm
+from uncork_workers.wire.forms import ListForm
 from uncork_workers.wire.schema import CSV, JSON, ApiDescription
 
 ONE_ROW = "one row"

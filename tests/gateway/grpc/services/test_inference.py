@@ -21,7 +21,8 @@ from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.pages.models.metadata import streaming_models_of
 from uncork_gateway.repository import RepositoryAccess
-from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
+from uncork_workers.wire.forms import ListForm
+from uncork_workers.wire.messages import Hello, Ready, RowResult
 from uncork_workers.wire.schema import ApiDescription
 
 OF_MODELS = ("ModelMetadata", "ModelConfig", "ModelStatistics")

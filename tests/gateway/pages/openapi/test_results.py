@@ -17,7 +17,8 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.pages.openapi.results import example_result
 from uncork_gateway.protocols.tensor_rows import output_tensors
-from uncork_workers.wire.messages import Hello, ListForm, Ready, RowResult
+from uncork_workers.wire.forms import ListForm
+from uncork_workers.wire.messages import Hello, Ready, RowResult
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription
 
 WARM_UP = "result of the warm-up example"

@@ -8,7 +8,8 @@ import httpx
 from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Adapter
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.messages import Meta, RawForm
+from uncork_workers.wire.forms import RawForm
+from uncork_workers.wire.messages import Meta
 
 Files = Mapping[str, Any] | Sequence[tuple[str, Any]]
 

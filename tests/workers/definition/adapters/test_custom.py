@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.workers.definition.adapters.raw_stage import Answered, merge, raw, run
 from uncork_workers.definition.adapters import InvalidInput, Json, Request, RequestAdapter
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 Array = np.ndarray[Any, Any]
 

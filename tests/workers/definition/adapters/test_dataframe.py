@@ -20,7 +20,7 @@ from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.adapters import dataframe as module
 from uncork_workers.definition.adapters.columns import MISSING
 from uncork_workers.definition.adapters.dataframe import DataFrame
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 # Texts that a reader may interpret differently alone and among others.
 _WORDS = [

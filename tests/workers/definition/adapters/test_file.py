@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.workers.definition.adapters.raw_stage import Sent, form, merge, raw
 from uncork_workers.definition.adapters import File, InvalidInput, UploadedFile
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 NAMES = st.text(alphabet=st.characters(categories=["L", "N"], include_characters=" ._-"), min_size=1)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.workers.definition.adapters.raw_stage import Answered, Sent, form, merge, raw, run
 from uncork_workers.definition.adapters import Image, InvalidInput
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 

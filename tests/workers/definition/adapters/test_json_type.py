@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.messages import Form, RowPath, TensorForm, ValueForm
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.forms import Form, TensorForm, ValueForm
+from uncork_workers.wire.messages import RowPath
+from uncork_workers.wire.values import DefinitionError
 
 
 class Struct(msgspec.Struct):

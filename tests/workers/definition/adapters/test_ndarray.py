@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as npst
 from tests.workers.json_values import SPACES
 from uncork_workers.definition.adapters import InvalidInput, NdArray
 from uncork_workers.wire.messages import RowPath
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 DTYPES = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint64", "bool"]
 

@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as npst
 
 from uncork_workers.definition.adapters import Adapter, InvalidInput, Json, NdArray
 from uncork_workers.definition.adapters.tensors import form_of
-from uncork_workers.wire.messages import ListForm, Meta, TensorForm
+from uncork_workers.wire.forms import ListForm, TensorForm
+from uncork_workers.wire.messages import Meta
 
 DTYPES = {
     "BOOL": "bool",

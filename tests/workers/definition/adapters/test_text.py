@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.workers.json_values import SPACES
 from uncork_workers.definition.adapters import InvalidInput, Text
-from uncork_workers.wire.messages import TensorForm
+from uncork_workers.wire.forms import TensorForm
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 

@@ -8,7 +8,7 @@ import pytest
 
 from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.models.tensors import TEXT, NamedTensors, Row
-from uncork_workers.wire.messages import ColumnsForm, ListForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, ListForm, TensorForm
 from uncork_workers.wire.tensors import encoded, join_columns
 
 ADAPTER = NamedTensors({"ids": ("int64", (None,)), "name": (TEXT, (1,))})

@@ -21,7 +21,7 @@ from uncork_workers.definition.outputs.encoding import as_array, encode, row_res
 from uncork_workers.definition.outputs.host import on_host
 from uncork_workers.definition.outputs.responses import Response, WrongResult
 from uncork_workers.definition.outputs.split import split_results
-from uncork_workers.wire.messages import ColumnsForm, ListForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, ListForm, TensorForm
 from uncork_workers.wire.schema import CSV
 from uncork_workers.wire.tensors import BFLOAT16, split_columns
 

@@ -13,7 +13,7 @@ from tests.workers.json_values import SCALARS, VALUES
 from uncork_workers.definition.outputs.encoding import Array, CompleteResponse, Encoded, as_array, encode
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
-from uncork_workers.wire.messages import TensorForm, Wanted
+from uncork_workers.wire.forms import TensorForm, Wanted
 from uncork_workers.wire.schema import CSV, NPY
 
 EXCEPTIONS = st.sampled_from(

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as npst
 from uncork_workers.definition.outputs.encoding import as_array, encode
 from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
-from uncork_workers.wire.messages import ColumnsForm, ListForm, RecordsForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, ListForm, RecordsForm, TensorForm
 from uncork_workers.wire.tensors import LAYOUTS, split_columns
 
 NUMBERS = {name: np.dtype(layout) for name, layout in LAYOUTS.items() if name != "BF16"}

@@ -14,7 +14,8 @@ from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.children import Stopped
-from uncork_workers.wire.messages import Meta, RawForm, Reply
+from uncork_workers.wire.forms import RawForm
+from uncork_workers.wire.messages import Meta, Reply
 
 
 class OwnError(BaseException):

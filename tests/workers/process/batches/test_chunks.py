@@ -14,7 +14,8 @@ from uncork_workers.definition.adapters import DataFrame, Json, NdArray
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.chunks import CallSizes
-from uncork_workers.wire.schema import ApiSettings, DefinitionError
+from uncork_workers.wire.schema import ApiSettings
+from uncork_workers.wire.values import DefinitionError
 
 SIZES = (1, 4, 6)
 POISON = 13

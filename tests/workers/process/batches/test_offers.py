@@ -13,7 +13,8 @@ from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.outputs.media_types import Csv, Npy
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.messages import ListForm, RecordsForm, Reply, TensorForm, Wanted
+from uncork_workers.wire.forms import ListForm, RecordsForm, TensorForm, Wanted
+from uncork_workers.wire.messages import Reply
 from uncork_workers.wire.schema import CSV
 
 OCTETS = "application/octet-stream"

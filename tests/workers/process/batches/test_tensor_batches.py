@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.messages import Form, ListForm, Reply, TensorForm, compact_forms
+from uncork_workers.wire.forms import Form, ListForm, TensorForm, compact_forms
+from uncork_workers.wire.messages import Reply
 
 
 class Kinds(Service):

@@ -15,16 +15,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from uncork_workers.wire.forms import ColumnsForm, ListForm, TensorForm
 from uncork_workers.wire.json_faults import json_fault
-from uncork_workers.wire.messages import (
-    UNKNOWN_STEP,
-    ColumnsForm,
-    ListForm,
-    Meta,
-    RowPath,
-    TensorForm,
-    json_path,
-)
+from uncork_workers.wire.messages import UNKNOWN_STEP, Meta, RowPath, json_path
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a JSON decoder raises for a document that it cannot read."""

@@ -22,8 +22,9 @@ from uncork_workers.definition.adapters.base import (
 from uncork_workers.definition.adapters.tensors import read_columns
 from uncork_workers.extras import install_command
 from uncork_workers.plural import plural
-from uncork_workers.wire.messages import UNKNOWN_STEP, ColumnsForm, RowPath
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.forms import ColumnsForm
+from uncork_workers.wire.messages import UNKNOWN_STEP, RowPath
+from uncork_workers.wire.values import DefinitionError
 
 # pandas is optional and slow to import: only a worker whose service uses DataFrame loads it.
 if TYPE_CHECKING:

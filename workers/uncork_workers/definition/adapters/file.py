@@ -13,7 +13,7 @@ from uncork_workers.definition.adapters.uploads import (
     read_upload,
 )
 from uncork_workers.plural import plural
-from uncork_workers.wire.schema import MAX_BATCH_BYTES, DefinitionError, is_count
+from uncork_workers.wire.values import MAX_BATCH_BYTES, DefinitionError, is_count
 
 _CONTENT = {"type": "string", "contentMediaType": "application/octet-stream"}
 

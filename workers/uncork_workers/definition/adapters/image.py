@@ -14,7 +14,7 @@ from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
 from uncork_workers.extras import install_command
 from uncork_workers.wire.messages import Meta
-from uncork_workers.wire.schema import MAX_COUNT, DefinitionError, is_count
+from uncork_workers.wire.values import MAX_COUNT, DefinitionError, is_count
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage

@@ -15,8 +15,9 @@ from uncork_workers.definition.adapters.base import (
     message_pieces,
 )
 from uncork_workers.definition.adapters.tensors import read_columns, read_tensors
-from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorForm
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.forms import ColumnsForm, ListForm, TensorForm
+from uncork_workers.wire.messages import RowPath
+from uncork_workers.wire.values import DefinitionError
 
 _MOST_ERRORS = 5
 _syntax_decoder = msgspec.json.Decoder(msgspec.Raw)

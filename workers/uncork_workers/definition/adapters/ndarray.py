@@ -9,9 +9,10 @@ import numpy as np
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, decode_rows
 from uncork_workers.definition.adapters.tensors import read_tensors
-from uncork_workers.wire.messages import ListForm, RowPath, TensorForm
-from uncork_workers.wire.schema import DefinitionError, is_count
+from uncork_workers.wire.forms import ListForm, TensorForm
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import BYTES
+from uncork_workers.wire.values import DefinitionError, is_count
 
 _SCALARS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
 # The kinds of tensors that each kind of dtype accepts: those whose values it also accepts as JSON.

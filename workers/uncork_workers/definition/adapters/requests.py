@@ -24,7 +24,8 @@ from uncork_workers.definition.adapters.uploads import (
 from uncork_workers.plural import plural
 from uncork_workers.wire.json_faults import json_fault
 from uncork_workers.wire.messages import Meta
-from uncork_workers.wire.schema import JSON, DefinitionError
+from uncork_workers.wire.schema import JSON
+from uncork_workers.wire.values import DefinitionError
 
 _FORM = "application/x-www-form-urlencoded"
 _UTF8 = "utf-8"

@@ -8,7 +8,8 @@ import numpy as np
 
 from uncork_workers.definition.adapters.base import InvalidInput, decode_rows
 from uncork_workers.plural import plural
-from uncork_workers.wire.messages import ListForm, RowPath
+from uncork_workers.wire.forms import ListForm
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import BYTES, LAYOUTS
 
 _BF16 = "BF16"

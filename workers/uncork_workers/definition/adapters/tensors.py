@@ -10,7 +10,8 @@ import numpy as np
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput
 from uncork_workers.definition.adapters.tensor_values import read_values
 from uncork_workers.plural import plural
-from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, ListForm, TensorForm
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import BFLOAT16, BYTES, LAYOUTS, split_columns, widened
 
 _BF16 = "BF16"

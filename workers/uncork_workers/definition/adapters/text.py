@@ -8,7 +8,8 @@ import msgspec
 
 from uncork_workers.definition.adapters.base import Adapter, InvalidInput, decode_rows
 from uncork_workers.definition.adapters.tensors import read_tensors
-from uncork_workers.wire.messages import ListForm, RowPath, TensorForm
+from uncork_workers.wire.forms import ListForm, TensorForm
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import BYTES
 
 _decoder: msgspec.json.Decoder[list[str]] = msgspec.json.Decoder(list[str])

@@ -11,7 +11,7 @@ from uncork_workers.definition.adapters.dataframe import DataFrame
 from uncork_workers.definition.adapters.ndarray import NdArray
 from uncork_workers.definition.models.loading import library, load
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 _HEAD_BYTES = 64
 # How LightGBM names features that had no names.

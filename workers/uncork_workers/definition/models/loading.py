@@ -8,7 +8,7 @@ from typing import Any
 from uncork_workers.definition.hints import hint_on_import
 from uncork_workers.definition.models.targets import class_name, is_model_folder
 from uncork_workers.definition.service import Service
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 _MAKERS = {
     ".onnx": ("onnx", "service"),

@@ -13,7 +13,7 @@ from uncork_workers.definition.adapters.ndarray import Shape
 from uncork_workers.definition.models.loading import library, load
 from uncork_workers.definition.models.tensors import TEXT, NamedArray, NamedTensors, Row, by_shape
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 log = logging.getLogger("uncork.worker")
 

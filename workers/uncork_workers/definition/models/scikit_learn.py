@@ -12,7 +12,7 @@ from uncork_workers.definition.adapters.ndarray import NdArray
 from uncork_workers.definition.adapters.text import Text
 from uncork_workers.definition.models.loading import library, load
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 _SHOWN_CLASSES = 20
 

@@ -10,7 +10,8 @@ from uncork_workers.definition.adapters.base import UNREADABLE, Adapter, Invalid
 from uncork_workers.definition.adapters.json import Json
 from uncork_workers.definition.adapters.ndarray import NdArray, Shape, has_shape, schema_of
 from uncork_workers.definition.adapters.tensors import about_column, read_columns, read_tensors
-from uncork_workers.wire.messages import ColumnsForm, ListForm, RowPath, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, ListForm, TensorForm
+from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import BYTES
 
 TEXT = "str"

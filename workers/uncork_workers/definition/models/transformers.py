@@ -14,7 +14,7 @@ from uncork_workers.definition.models.loading import library, load
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.definition.text_models import EXAMPLE, embeddings
-from uncork_workers.wire.schema import DefinitionError
+from uncork_workers.wire.values import DefinitionError
 
 log = logging.getLogger("uncork.worker")
 

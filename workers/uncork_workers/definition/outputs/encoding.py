@@ -19,7 +19,8 @@ from uncork_workers.definition.outputs.responses import (
 )
 from uncork_workers.definition.outputs.tables import as_rows, columns_of, encode_csv, rows_of
 from uncork_workers.definition.outputs.tensors import Values, named, records_form
-from uncork_workers.wire.messages import ListForm, RecordsForm, RowResult
+from uncork_workers.wire.forms import ListForm, RecordsForm
+from uncork_workers.wire.messages import RowResult
 from uncork_workers.wire.schema import CSV, JSON
 from uncork_workers.wire.tensors import BYTES
 

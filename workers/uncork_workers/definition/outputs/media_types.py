@@ -1,6 +1,7 @@
 """Output adapters: the media types in which an API can respond."""
 
-from uncork_workers.wire.schema import CSV, JSON, NPY, DefinitionError
+from uncork_workers.wire.schema import CSV, JSON, NPY
+from uncork_workers.wire.values import DefinitionError
 
 _IMAGES = ("png", "jpeg", "webp")
 

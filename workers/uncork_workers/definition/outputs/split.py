@@ -10,7 +10,7 @@ from uncork_workers.definition.outputs.encoding import OK, Array, CompleteRespon
 from uncork_workers.definition.outputs.json import UNWRITABLE, encode_json
 from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.definition.outputs.tensors import Values, join_values
-from uncork_workers.wire.messages import RowsForm, TensorForm, Wanted
+from uncork_workers.wire.forms import RowsForm, TensorForm, Wanted
 
 
 class SplitResults(NamedTuple):

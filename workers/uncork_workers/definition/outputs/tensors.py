@@ -9,7 +9,7 @@ import numpy as np
 from uncork_workers.definition.adapters.tensors import form_of
 from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.json import plain, values_of
-from uncork_workers.wire.messages import ColumnsForm, RecordsForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, RecordsForm, TensorForm
 from uncork_workers.wire.tensors import BYTES, encoded, infer, join_columns, prefixed, text_of
 
 _NO_OBJECTS = (bool, int, float, str, list, tuple, type(None), np.ndarray, np.generic)

@@ -29,7 +29,8 @@ from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.context import NO_PARAMETERS, context, set_rows
 from uncork_workers.process.recorded_metrics import RecordedMetrics
-from uncork_workers.wire.messages import Batch, RowsForm, Wanted
+from uncork_workers.wire.forms import RowsForm, Wanted
+from uncork_workers.wire.messages import Batch
 
 Result = tuple[bytes | CompleteResponse, RowsForm]
 """The body of a response, and the form of its rows."""

@@ -10,17 +10,17 @@ import numpy as np
 
 from uncork_workers.definition.adapters import Adapter, InvalidInput
 from uncork_workers.plural import plural
-from uncork_workers.wire.messages import (
+from uncork_workers.wire.forms import (
     ColumnsForm,
     Form,
     ListForm,
-    Meta,
     RawForm,
     TableForm,
     TensorForm,
     ValueForm,
     Wanted,
 )
+from uncork_workers.wire.messages import Meta
 
 
 class BatchRequests(NamedTuple):
