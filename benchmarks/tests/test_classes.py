@@ -3,9 +3,6 @@
 import pytest
 
 from benchmarks.classes import class_cells, shares, sheet_of, summary
-from benchmarks.classes_live import WAYS
-from benchmarks.services.classes import GOAL_MS, Classes
-from uncork_workers.definition.service import find_apis
 
 
 @pytest.mark.parametrize("bulk_rows", [None, 256.0])
@@ -15,13 +12,3 @@ def test_bulk_gets_what_the_goal_leaves(bulk_rows: float | None) -> None:
     assert all(0.9 < got.in_goal <= 1 and 0.5 < got.to_bound < 1.5 for got in found)
     assert len(sheet_of(zip(cells, found, strict=True)).rows) == 2
     assert summary(cells, found)[0] == "p99 within the goal in 2 of 2"
-
-
-def test_a_gateway_serves_each_way() -> None:
-    apis = {api.description.route: api.description for api in find_apis(Classes)}
-    for way in WAYS.values():
-        assert {f"/{way.interactive}", f"/{way.bulk}"} <= apis.keys()
-        names = apis[f"/{way.bulk}"].class_names
-        assert (names is not None and way.bulk_class == names[1]) or not way.bulk_class
-        assert apis[f"/{way.interactive}"].settings.mb_max_latency == GOAL_MS
-    assert {"/groups", "/groups-free"} <= apis.keys()
