@@ -27,8 +27,8 @@ from rich.progress import track
 
 from benchmarks import matrices as matrix
 from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
-from benchmarks.harness.cli import MarkdownFile, choose
-from benchmarks.harness.sheets import Sheet, markdown, output, show
+from benchmarks.harness.cli import MarkdownFile, choose, publish
+from benchmarks.harness.sheets import Sheet
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 from uncork_dispatcher.scheduling.ahead import AheadPlanner
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
@@ -40,9 +40,6 @@ _FIRST_SEED = 101
 _NO_GOAL_MS = 1e6
 _LARGE_ROWS, _LARGE_SHARE = 60, 0.01
 _UNLIKE_SPEEDS = ((1.0, 3.0), (1.0, 1.0, 1.0, 3.0), (1.0, 1.0, 2.0, 2.0))
-
-
-# Cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +177,6 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
 }
 
 
-# Runs
-
-
 class Task(NamedTuple):
     """One run of a policy in a cell of a matrix."""
 
@@ -277,9 +271,6 @@ def sheet_of(name: str, seen: Seen, mechanisms: Iterable[str]) -> Sheet:
     )
 
 
-# Command line
-
-
 def main(
     matrices: Annotated[
         str, typer.Option(help=f"Sets of cells, separated by commas: {', '.join(MATRICES)}.")
@@ -303,12 +294,4 @@ def main(
         )
         for task, measured in zip(tasks, found, strict=True):
             seen[task.matrix].setdefault(task.cell, {}).setdefault(task.policy, []).append(measured)
-    sheets = [sheet_of(name, seen[name], chosen) for name in names]
-    for sheet in sheets:
-        show(sheet, console=output())
-    if markdown_file is not None:
-        markdown_file.write_text("\n".join(map(markdown, sheets)))
-
-
-if __name__ == "__main__":
-    typer.run(main)
+    publish([sheet_of(name, seen[name], chosen) for name in names], markdown_file=markdown_file)

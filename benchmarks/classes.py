@@ -155,7 +155,3 @@ def summary(cells: Iterable[Cell], found: Iterable[Shares]) -> list[str]:
         f"bulk, of its bound: {geometric_mean(one.to_bound for one in got):.3f}, lowest "
         f"{min(one.to_bound for one in got):.3f}; by workers {', '.join(by_workers)}",
     ]
-
-
-if __name__ == "__main__":
-    typer.run(main)

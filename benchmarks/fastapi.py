@@ -17,9 +17,9 @@ import typer
 from rich.console import Console
 
 from benchmarks.gateway import digits_rows
-from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
+from benchmarks.harness.cli import MarkdownFile, exit_with, publish, reporting_failures
 from benchmarks.harness.rounds import Round, Target, ask_alone, interleave, measure, target
-from benchmarks.harness.sheets import Sheet, markdown, output, show
+from benchmarks.harness.sheets import Sheet
 from benchmarks.harness.wrk import choose_generator, run_wrk
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.servers import BenchError, serve
@@ -57,10 +57,7 @@ def main(
             measure=lambda name, number: measure(targets[name], load=load),
             tell=status.update,
         )
-    sheet = sheet_of(found, clients=connections)
-    show(sheet, console=output())
-    if markdown_file is not None:
-        markdown_file.write_text(markdown(sheet))
+    publish([sheet_of(found, clients=connections)], markdown_file=markdown_file)
     faults = [f"{name}: {one.fault}" for name, some in found.items() for one in some if one.fault]
     exit_with(faults, progress=progress)
 
@@ -103,7 +100,3 @@ def sheet_of(found: dict[str, list[Round]], *, clients: int) -> Sheet:
         rows=[row(name) for name in found],
         notes=[f"{plural(len(numbers), 'round')} of {len(found[first])} counted"],
     )
-
-
-if __name__ == "__main__":
-    typer.run(main)

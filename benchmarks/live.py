@@ -8,7 +8,7 @@ release when free, it is the ratio of mean, p50 and p99 latency and of rows per 
 Poisson arrivals share a pool of connections, live and simulated: a request takes the connection that was
 freed last, or a new one if all are busy.
 
-    python -m benchmarks.live --rounds 5 --markdown live.md
+    scripts/bench live --rounds 5 --markdown live.md
 """
 
 import os
@@ -18,10 +18,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
+from benchmarks.harness.cli import MarkdownFile, exit_with, publish, reporting_failures
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.rounds import Tell
-from benchmarks.harness.sheets import Sheet, interval_text, markdown, output, show
+from benchmarks.harness.sheets import Sheet, interval_text
 from uncork_dispatcher.simulator import ALL_POLICIES, Cell
 from uncork_dispatcher.simulator import measure as simulate
 from uncork_dispatcher.wording import plural
@@ -154,9 +154,7 @@ def main(
         rows=rows,
         notes=left_out,
     )
-    show(sheet, console=output())
-    if markdown_file is not None:
-        markdown_file.write_text(markdown(sheet))
+    publish([sheet], markdown_file=markdown_file)
     exit_with(faults, progress=progress)
 
 
@@ -225,7 +223,3 @@ def rows_of(setting: Setting, seen: Comparison) -> list[list[str]]:
         for policy in setting.policies[1:]
         for figure in setting.figures
     ]
-
-
-if __name__ == "__main__":
-    typer.run(main)

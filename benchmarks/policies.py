@@ -111,7 +111,3 @@ def _goodput(name: str, comparisons: Sequence[Comparison]) -> Sheet:
 
 def _staggered_share(cell: Cell, per_s: float) -> float:
     return per_s / staggered_per_s(cell)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
+from benchmarks.harness.cli import MarkdownFile, exit_with, publish, reporting_failures
 from benchmarks.harness.paths import SERVICES
-from benchmarks.harness.sheets import Sheet, interval_text, markdown, output, show
+from benchmarks.harness.sheets import Sheet, interval_text
 from uncork_loadtests.compare import alternate
 from uncork_loadtests.servers import words
 from uncork_loadtests.targets import aimed, our_service
@@ -125,11 +125,5 @@ def main(
         rows=rows,
         notes=notes,
     )
-    show(sheet, console=output())
-    if markdown_file is not None:
-        markdown_file.write_text(markdown(sheet))
+    publish([sheet], markdown_file=markdown_file)
     exit_with(faults, progress=progress)
-
-
-if __name__ == "__main__":
-    typer.run(main)

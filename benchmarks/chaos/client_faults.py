@@ -25,16 +25,10 @@ _BOUND_S = 20.0
 _QUIET_S = 0.5
 
 _JSON = (
-    *(b"", b"{", b"[1, 2", b'{"number": 1e999}', b'{"number": "one"}', b'{"number": 1, "act": "sing"}'),
-    *(
-        b'{"pad": ""}',
-        b"\xff\xfe{}",
-        b"nul",
-        b"[" * 5000,
-        b'{"number": 1} {"number": 2}',
-        b'{"number": 1, "x": 0}',
-    ),
-)
+    b"", b"{", b"[1, 2", b'{"number": 1e999}', b'{"number": "one"}', b'{"number": 1, "act": "sing"}',
+    b'{"pad": ""}', b"\xff\xfe{}", b"nul", b"[" * 5000, b'{"number": 1} {"number": 2}',
+    b'{"number": 1, "x": 0}',
+)  # fmt: skip
 _POST = b"POST /predict HTTP/1.1\r\nHost: chaos\r\n"
 _HTTP = (
     b"NONSENSE\r\n\r\n",

@@ -97,11 +97,12 @@ class Ledger:
     # Faults
 
     def injected(self, fault: Fault) -> None:
-        """Count a strike of a fault."""
+        """Count a strike of a fault that affects only its own requests."""
         self.tallies[fault.name].injected += 1
 
     def strike(self, fault: Fault, now_s: float) -> Window:
-        """Open a window in which a fault may affect any outstanding request."""
+        """Count a strike, and open a window in which the fault may affect any outstanding request."""
+        self.injected(fault)
         self._windows = [one for one in self._windows if one.closed_s > now_s - _BOUND_S]
         self._windows.append(window := Window(fault, now_s))
         return window

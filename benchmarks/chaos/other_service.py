@@ -7,8 +7,8 @@ from random import Random
 import msgspec
 
 from benchmarks.chaos.faults import SERVICES
+from benchmarks.chaos.processes import reload_by_command
 from benchmarks.chaos.questions import Question, Row, post, right_answer
-from benchmarks.chaos.reloads import reload_by_command
 from benchmarks.chaos.stage import Stage
 from benchmarks.chaos.streams import connected, read_reply
 from benchmarks.chaos.waiting import comes_true
@@ -38,7 +38,6 @@ async def come_and_go(stage: Stage, random: Random) -> None:
     assert config is not None
     async with _busy:
         window = stage.ledger.strike(SERVICES, time.monotonic())
-        stage.ledger.injected(SERVICES)
         before = config.read_text()
         target = before.partition('target = "')[2].partition('"')[0]
         settings = [

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 import time
+from collections.abc import Collection
 from random import Random
 
-from benchmarks.chaos.faults import HOST, KILL, KILLER, OVERLOAD, PARTITION, RELOAD, STOP
+from benchmarks.chaos.faults import HOST, KILL, KILLER, OVERLOAD, PARTITION, RELOAD, STOP, Fault
 from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import Window
-from benchmarks.chaos.reloads import reload_by_command
 from benchmarks.chaos.stage import Stage
 
 _HEALED_S = 30.0
@@ -23,6 +24,7 @@ _AFTER_S = 2.0
 _CUT_OFF_S = (3.0, 15.0)
 # A cut that ends before it was noticed shows up to this much later.
 _UNNOTICED_S = 12.0
+_RELOAD_S = 30.0
 
 
 async def kill(stage: Stage, random: Random) -> None:
@@ -32,7 +34,6 @@ async def kill(stage: Stage, random: Random) -> None:
         return
     victim = random.choice(victims)
     window = stage.ledger.strike(KILL, time.monotonic())
-    stage.ledger.injected(KILL)
     _signal(victim, signal.SIGKILL)
     await _healed(stage, window, victim)
 
@@ -44,7 +45,6 @@ async def stop(stage: Stage, random: Random) -> None:
         return
     victim = random.choice(victims)
     window = stage.ledger.strike(STOP, time.monotonic())
-    stage.ledger.injected(STOP)
     _signal(victim, signal.SIGSTOP)
     await _healed(stage, window, victim)
     _signal(victim, signal.SIGCONT)
@@ -55,7 +55,6 @@ async def host(stage: Stage, random: Random) -> None:
     assert isinstance(stage.gateway, RemoteGateway)
     victims = stage.gateway.hosts.pids(stage.gateway.hosts.choose(random))
     window = stage.ledger.strike(HOST, time.monotonic())
-    stage.ledger.injected(HOST)
     for victim in victims:
         _signal(victim, signal.SIGKILL)
         await asyncio.sleep(random.uniform(0.001, 0.02))
@@ -68,7 +67,6 @@ async def partition(stage: Stage, random: Random) -> None:
     hosts = stage.gateway.hosts
     name = hosts.choose(random)
     window = stage.ledger.strike(PARTITION, time.monotonic())
-    stage.ledger.injected(PARTITION)
     hosts.network.part(name)
     await asyncio.sleep(random.uniform(*_CUT_OFF_S))
     hosts.network.heal(name)
@@ -80,7 +78,6 @@ async def partition(stage: Stage, random: Random) -> None:
 async def killer(stage: Stage, random: Random) -> None:
     """A row that kills its worker: it must get 502, its neighbours their answers."""
     window = stage.ledger.strike(KILLER, time.monotonic())
-    stage.ledger.injected(KILLER)
     stage.load.slip_in("die", KILLER)
     await asyncio.sleep(_AFTER_S)
     await _healed(stage, window, None)
@@ -89,7 +86,6 @@ async def killer(stage: Stage, random: Random) -> None:
 async def overload(stage: Stage, random: Random) -> None:
     """More requests than the workers' capacity."""
     window = stage.ledger.strike(OVERLOAD, time.monotonic())
-    stage.ledger.injected(OVERLOAD)
     stage.load.factor = _OVERLOAD_FACTOR
     try:
         await asyncio.sleep(_OVERLOAD_S)
@@ -102,7 +98,6 @@ async def overload(stage: Stage, random: Random) -> None:
 async def reload(stage: Stage, random: Random) -> None:
     """A reload by signal or command; no request may be affected."""
     window = stage.ledger.strike(RELOAD, time.monotonic())
-    stage.ledger.injected(RELOAD)
     if random.random() < 0.5:
         os.kill(stage.gateway.pid, signal.SIGHUP)
         await asyncio.sleep(_AFTER_S)
@@ -110,6 +105,31 @@ async def reload(stage: Stage, random: Random) -> None:
         # 1: the old workers stay, because a new one was killed before it was ready.
         await reload_by_command(stage, RELOAD, codes={0, 1})
     window.close(time.monotonic())
+
+
+async def reload_by_command(stage: Stage, fault: Fault, *, codes: Collection[int]) -> int | None:
+    """Reload; return the exit code, or None after a complaint: it took too long, or has another code."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "uncork", "reload", "--port", str(stage.gateway.port)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(_RELOAD_S):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        stage.ledger.complain(fault.name, f"uncork reload did not end within {_RELOAD_S:g} s")
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    if process.returncode not in codes:
+        stage.ledger.complain(
+            fault.name, f"uncork reload ended with {process.returncode}: {said.decode()[-300:]}"
+        )
+        return None
+    return process.returncode
 
 
 async def _ready_workers(stage: Stage) -> list[int]:

@@ -190,7 +190,6 @@ class Trial:
         workers = self._gateway.workers()
         self._load.draining = True
         self.ledger.strike(DRAIN, time.monotonic())
-        self.ledger.injected(DRAIN)
         signalled_s = time.monotonic()
         os.kill(self._gateway.pid, signal.SIGTERM)
         code = await self._exit_code(within_s=DRAIN_TIMEOUT_S + _EXIT_S)

@@ -12,27 +12,15 @@ from benchmarks.harness.grpc_wire import GrpcWire, Header, call_fields, prefixed
 from uncork_gateway.grpc.http2 import frames
 
 _INTEGERS = (
-    0,
-    1,
-    -1,
-    2,
-    63,
-    127,
-    128,
-    300,
-    2**31 - 1,
-    -(2**31),
-    2**32 - 1,
-    2**40,
-    2**63 - 1,
-    -(2**63),
+    0, 1, -1, 2, 63, 127, 128, 300, 2**31 - 1, -(2**31), 2**32 - 1, 2**40, 2**63 - 1, -(2**63),
     2**64 - 1,
-)
+)  # fmt: skip
 _FLOATS = (0.0, -0.0, 1.5, 1e308, -1e308, float("inf"), float("nan"), 1e-320)
 _TEXTS = (
-    *("", "x", "\0", "1", "01", "-1", "FP32", "BYTES", "INT64", "BF16", "digits", "digits.predict", "wine"),
-    *("é" * 3, "\U0001f600", "%s", "../", "9" * 5000, "A" * 5000, "output-0", "inference.ModelInferRequest"),
-)
+    "", "x", "\0", "1", "01", "-1", "FP32", "BYTES", "INT64", "BF16", "digits", "digits.predict", "wine",
+    "é" * 3, "\U0001f600", "%s", "../", "9" * 5000, "A" * 5000, "output-0",
+    "inference.ModelInferRequest",
+)  # fmt: skip
 _BYTES = (b"", b"\0", b"\xff" * 9, b"\x01\0\0\0a", b"\xff\xff\xff\xff", b"[" * 2000, b"\0" * 512)
 _WIRE = (
     b"\x0b", b"\x0c", b"\x0b" * 200, b"\x08" + b"\xff" * 10, b"\x0a\xff\xff\xff\xff\x0f", b"\x00\x01",
@@ -40,42 +28,24 @@ _WIRE = (
 )  # fmt: skip
 """Fields that no message has, or of another type: groups, varints without end, lengths beyond the end."""
 _TIMEOUTS = (
-    *(b"1n", b"50u", b"1m", b"20m", b"5S", b"1H", b"99999999H", b"0S", b"00000000S", b"123456789S", b"-1S"),
-    *(b"1s", b"1", b"S", b"", b" 1S", b"1.5S", b"\xb2S", b"never", b"9" * 5000 + b"S"),
-)
+    b"1n", b"50u", b"1m", b"20m", b"5S", b"1H", b"99999999H", b"0S", b"00000000S", b"123456789S", b"-1S",
+    b"1s", b"1", b"S", b"", b" 1S", b"1.5S", b"\xb2S", b"never", b"9" * 5000 + b"S",
+)  # fmt: skip
 _LENGTHS = (b"0", b"-1", b"7", b"99999999999999999999", b"9" * 5000, b"", b"x", b"+5", b"1_0")
 _TYPES = (
-    *(
-        b"application/grpc+proto",
-        b"application/grpc;x=y",
-        b"application/grpc+json",
-        b"application/grpcx",
-        b"",
-    ),
-    *(b"application/grpc-web", b"APPLICATION/GRPC", b"text/html", b"\xff", b"application/json"),
-)
+    b"application/grpc+proto", b"application/grpc;x=y", b"application/grpc+json", b"application/grpcx",
+    b"", b"application/grpc-web", b"APPLICATION/GRPC", b"text/html", b"\xff", b"application/json",
+)  # fmt: skip
 _ENCODINGS = (b"gzip", b"deflate", b"identity", b"br", b"", b"GZIP", b"gzip, gzip", b"\xff", b"x" * 3000)
 _FIELDS = (
-    *((b"traceparent", b"00-1"), (b"traceparent", b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01")),
-    *(
-        (b"x-api-key", b"\xff"),
-        (b"authorization", b"Bearer"),
-        (b"x-bin", b"AAE="),
-        (b"x-bin", b"*"),
-        (b"", b"x"),
-    ),
-    *(
-        (b"X-Upper", b"1"),
-        (b"x y", b"1"),
-        (b"x", b"a\r\nb"),
-        (b"x", b"a\0b"),
-        (b"x", b"z" * 6000),
-        (b"te", b"gzip"),
-    ),
-    *((b":path", b"/again"), (b":late", b"1"), (b"connection", b"close"), (b"transfer-encoding", b"chunked")),
-    *((b"host", b"fuzz"), (b"cookie", b"a=b"), (b"user-agent", b"\xf0\x9f"), (b"grpc-tags-bin", b"")),
-    *((b"grpc-previous-rpc-attempts", b"-1"), (b"grpc-accept-encoding", b"\0")),
-)
+    (b"traceparent", b"00-1"), (b"traceparent", b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"),
+    (b"x-api-key", b"\xff"), (b"authorization", b"Bearer"), (b"x-bin", b"AAE="), (b"x-bin", b"*"),
+    (b"", b"x"), (b"X-Upper", b"1"), (b"x y", b"1"), (b"x", b"a\r\nb"), (b"x", b"a\0b"),
+    (b"x", b"z" * 6000), (b"te", b"gzip"), (b":path", b"/again"), (b":late", b"1"),
+    (b"connection", b"close"), (b"transfer-encoding", b"chunked"), (b"host", b"fuzz"),
+    (b"cookie", b"a=b"), (b"user-agent", b"\xf0\x9f"), (b"grpc-tags-bin", b""),
+    (b"grpc-previous-rpc-attempts", b"-1"), (b"grpc-accept-encoding", b"\0"),
+)  # fmt: skip
 _METHODS = (b"GET", b"PUT", b"", b"post", b"CONNECT")
 _MAX_DEPTH = 4
 _WBITS = {b"gzip": 31, b"deflate": 15}

@@ -2,14 +2,15 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from random import Random
 
 from benchmarks.chaos.streams import connected
 from benchmarks.fuzz.call_mutations import MutatedCall, mutated_call
 from benchmarks.fuzz.call_seeds import CallExample, CallSeed
-from benchmarks.fuzz.found import HANDLER_FAILED, Found
 from benchmarks.harness.grpc_wire import Answer, GrpcWire, WireFault, call_fields, listening, prefixed
 from benchmarks.harness.rounds import Tell
 from tests.gateway.grpc.http2.mutations import changed_frames, other_frames
@@ -18,6 +19,8 @@ from uncork_gateway.grpc.http2.frames import ErrorCode
 from uncork_gateway.grpc.statuses import Code
 from uncork_loadtests.servers import BenchError
 
+HANDLER_FAILED = "the handler of API"
+"""Begins the error of a request whose handler raised, as handlers may."""
 LOT = 25
 """Calls on one connection."""
 _CONNECTIONS = 4
@@ -37,6 +40,15 @@ _RULES_OF_GRPC = re.compile(
 )
 """Errors of clients that are INTERNAL."""
 _LEAKS = re.compile(rb"internal error; error id|Traceback \(most|File \"")
+
+
+@dataclass(kw_only=True)
+class Found:
+    """The result for one example; over HTTP, a connection closed without an answer counts as status 0."""
+
+    statuses: Counter[int | str] = field(default_factory=Counter)
+    neighbours: int = 0
+    faults: list[str] = field(default_factory=list)
 
 
 class CallFuzzer:

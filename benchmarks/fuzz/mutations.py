@@ -8,121 +8,38 @@ from typing import Any
 from benchmarks.fuzz.seeds import Seed
 
 _PIECES = (
-    *(
-        b"",
-        b"\0",
-        b"\r\n",
-        b"\n",
-        b"\r\n\r\n",
-        b" ",
-        b"\t",
-        b'"',
-        b"'",
-        b",",
-        b":",
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b"\\",
-    ),
-    *(
-        b"\\u",
-        b"\\ud800",
-        b"\xff",
-        b"\xc3\x28",
-        b"\xef\xbb\xbf",
-        b"-",
-        b"0",
-        b"-1",
-        b"1e999",
-        b"9" * 40,
-        b"NaN",
-    ),
-    *(b"null", b"true", b"%00", b"%", b"../", b"[" * 2000, b'{"a":' * 500, b"A" * 5000, b"--", b";", b"="),
-)
+    b"", b"\0", b"\r\n", b"\n", b"\r\n\r\n", b" ", b"\t", b'"', b"'", b",", b":", b"{", b"}", b"[", b"]",
+    b"\\", b"\\u", b"\\ud800", b"\xff", b"\xc3\x28", b"\xef\xbb\xbf", b"-", b"0", b"-1", b"1e999",
+    b"9" * 40, b"NaN", b"null", b"true", b"%00", b"%", b"../", b"[" * 2000, b'{"a":' * 500, b"A" * 5000,
+    b"--", b";", b"=",
+)  # fmt: skip
 _VALUES: tuple[Any, ...] = (
-    *(
-        None,
-        True,
-        False,
-        0,
-        -1,
-        1.5,
-        2**31,
-        2**63,
-        2**64,
-        10**40,
-        -(10**400),
-        1e308,
-        float("inf"),
-        float("nan"),
-    ),
-    *("", "x", "\ud800", "\0", "9" * 400, "é" * 3, "1", "FP32", "BYTES", "INT64", [], {}, [[]], [{}], [None]),
-    *(
-        {"": None},
-        [[1], [1, 2]],
-        list(range(300)),
-        {"binary_data_size": -1},
-        [2, -64],
-        [0, 64],
-        [2**40, 2**40],
-    ),
-)
+    None, True, False, 0, -1, 1.5, 2**31, 2**63, 2**64, 10**40, -(10**400), 1e308, float("inf"),
+    float("nan"), "", "x", "\ud800", "\0", "9" * 400, "é" * 3, "1", "FP32", "BYTES", "INT64", [], {},
+    [[]], [{}], [None], {"": None}, [[1], [1, 2]], list(range(300)), {"binary_data_size": -1}, [2, -64],
+    [0, 64], [2**40, 2**40],
+)  # fmt: skip
 _METHODS = (
-    b"GET",
-    b"PUT",
-    b"HEAD",
-    b"OPTIONS",
-    b"DELETE",
-    b"PATCH",
-    b"CONNECT",
-    b"TRACE",
-    b"get",
-    b"P\xc3ST",
+    b"GET", b"PUT", b"HEAD", b"OPTIONS", b"DELETE", b"PATCH", b"CONNECT", b"TRACE", b"get", b"P\xc3ST",
     b"",
-)
+)  # fmt: skip
 _VERSIONS = (b"HTTP/1.0", b"HTTP/2.0", b"HTTP/0.9", b"HTTP/1.", b"http/1.1", b"")
 _HEADERS = (
-    *(
-        (b"Transfer-Encoding", b"chunked"),
-        (b"Transfer-Encoding", b"gzip, chunked"),
-        (b"Content-Encoding", b"gzip"),
-    ),
-    *(
-        (b"Content-Encoding", b"br"),
-        (b"Expect", b"100-continue"),
-        (b"Expect", b"else"),
-        (b"Upgrade", b"websocket"),
-    ),
-    *(
-        (b"Connection", b"close"),
-        (b"Connection", b"Upgrade"),
-        (b"Connection", b"keep-alive"),
-        (b"Accept", b"*/*;q=x"),
-    ),
-    *(
-        (b"Accept", b"text/csv"),
-        (b"Accept", b"image/*;q=0"),
-        (b"Content-Type", b"text/csv"),
-        (b"Content-Type", b""),
-    ),
-    *((b"Content-Type", b"application/json; charset=utf-16"), (b"Content-Type", b"application/x-npy")),
-    *(
-        (b"Content-Type", b"multipart/form-data"),
-        (b"Content-Type", b"application/octet-stream"),
-        (b"X" * 9000, b"y"),
-    ),
+    (b"Transfer-Encoding", b"chunked"), (b"Transfer-Encoding", b"gzip, chunked"),
+    (b"Content-Encoding", b"gzip"), (b"Content-Encoding", b"br"), (b"Expect", b"100-continue"),
+    (b"Expect", b"else"), (b"Upgrade", b"websocket"), (b"Connection", b"close"),
+    (b"Connection", b"Upgrade"), (b"Connection", b"keep-alive"), (b"Accept", b"*/*;q=x"),
+    (b"Accept", b"text/csv"), (b"Accept", b"image/*;q=0"), (b"Content-Type", b"text/csv"),
+    (b"Content-Type", b""), (b"Content-Type", b"application/json; charset=utf-16"),
+    (b"Content-Type", b"application/x-npy"), (b"Content-Type", b"multipart/form-data"),
+    (b"Content-Type", b"application/octet-stream"), (b"X" * 9000, b"y"),
     *((b"Inference-Header-Content-Length", value) for value in (b"0", b"-1", b"5", b"99999999", b"x", b"")),
-    *(
-        (b"X-Long", b"z" * 9000),
-        (b"", b"no name"),
-        (b"Host", b""),
-        (b"Cookie", b"\xff\xfe"),
-        (b"Bad Name", b"x"),
-    ),
-)
-_LENGTHS = (b"0", b"-1", b"+5", b"0x10", b"1_0", b" 7 ", b"99999999999999999999", b"", b"x", b"5, 5", b"\xb2")
+    (b"X-Long", b"z" * 9000), (b"", b"no name"), (b"Host", b""), (b"Cookie", b"\xff\xfe"),
+    (b"Bad Name", b"x"),
+)  # fmt: skip
+_LENGTHS = (
+    b"0", b"-1", b"+5", b"0x10", b"1_0", b" 7 ", b"99999999999999999999", b"", b"x", b"5, 5", b"\xb2",
+)  # fmt: skip
 _MAX_CHANGES = 4
 _MAX_DEPTH = 6
 _BODY_ALONE = 0.4

@@ -19,8 +19,7 @@ from rich.console import Console
 from benchmarks.chaos.gateway import BUG
 from benchmarks.chaos.streams import connected, read_reply
 from benchmarks.fuzz.call_seeds import CALL_EXAMPLES
-from benchmarks.fuzz.calls import LOT, CallFuzzer
-from benchmarks.fuzz.found import HANDLER_FAILED, Found
+from benchmarks.fuzz.calls import HANDLER_FAILED, LOT, CallFuzzer, Found
 from benchmarks.fuzz.mutations import mutated
 from benchmarks.fuzz.seeds import EXAMPLES, Example, Seed
 from benchmarks.harness.cli import choose, exit_with, reporting_failures

@@ -158,19 +158,9 @@ def _text(value: Any) -> bytes:
 
 def _pages(model: str) -> list[Seed]:
     paths = (
-        *(
-            "/livez",
-            "/readyz",
-            "/healthz",
-            "/ping",
-            "/metrics",
-            "/openapi.json",
-            "/v2",
-            "/v2/health/ready",
-            "/v1/models",
-        ),
-        *(f"/v1/models/{model}", f"/v2/models/{model}", f"/v2/models/{model}/ready"),
-    )
+        "/livez", "/readyz", "/healthz", "/ping", "/metrics", "/openapi.json", "/v2", "/v2/health/ready",
+        "/v1/models", f"/v1/models/{model}", f"/v2/models/{model}", f"/v2/models/{model}/ready",
+    )  # fmt: skip
     return [Seed(b"GET", path.encode()) for path in paths]
 
 

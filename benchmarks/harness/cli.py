@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from benchmarks.harness.sheets import Sheet, markdown, output, show
 from uncork_loadtests.servers import BenchError, end_on_sigterm
 
 MarkdownFile = Annotated[
@@ -31,6 +32,14 @@ def exit_with(faults: Sequence[str], *, progress: Console) -> NoReturn:
     for fault in faults:
         progress.print(f"wrong: {fault}", style="red", markup=False, soft_wrap=True)
     raise typer.Exit(1 if faults else 0)
+
+
+def publish(sheets: Sequence[Sheet], *, markdown_file: Path | None) -> None:
+    """Print tables, and write them to a file if there is one."""
+    for sheet in sheets:
+        show(sheet, console=output())
+    if markdown_file is not None:
+        markdown_file.write_text("\n".join(map(markdown, sheets)))
 
 
 def choose(text: str, known: Sequence[str], *, what: str) -> list[str]:

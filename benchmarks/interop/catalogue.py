@@ -8,9 +8,8 @@ from pathlib import Path
 from benchmarks.harness.commands import environment as variables_prefix
 from benchmarks.harness.environments import Environment
 from benchmarks.interop.dialects import V1, V2, V2_GRPC, Dialect
-from benchmarks.peers.catalogue import PEERS
+from benchmarks.peers.catalogue import PEERS, ModelPoint
 from benchmarks.peers.entrants import Entrant, Work, digits_work, sleep_work
-from benchmarks.peers.model_point import ModelPoint
 from uncork_loadtests.servers import HOST
 
 POINT = ModelPoint(intercept_ms=5, slope_ms=0.1)

@@ -5,7 +5,7 @@ that scripts/bench encoder makes. Texts of different lengths also run in ONNX Ru
 torch only. Prints benchmarks/results/encoder.md. Exits with 1 if a request fails or its answer differs in a
 batch.
 
-    python -m benchmarks.models.encoder --workers 1,2 --rounds 5 --seconds 5
+    scripts/bench encoder --workers 1,2 --rounds 5 --seconds 5
 """
 
 import os
@@ -247,7 +247,3 @@ def times_sheet(times: Times) -> Sheet:
         ],
         notes=notes,
     )
-
-
-if __name__ == "__main__":
-    typer.run(main)

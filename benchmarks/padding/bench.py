@@ -128,7 +128,3 @@ def _telling(what: str, console: Console) -> Iterator[Callable[[int, int], None]
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(what, total=None)
         yield lambda done, of: progress.update(bar, completed=done, total=of)
-
-
-if __name__ == "__main__":
-    typer.run(main)

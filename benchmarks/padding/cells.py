@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
-from typing import Any
+from multiprocessing import get_context
+from typing import Any, TypeVar
 
 from uncork_dispatcher.simulator.cells import Cell
+
+T = TypeVar("T")
 
 FIXED = (8, 200, 1000, 4000)
 """The fixed cost of a batch, in units of length."""
@@ -67,3 +71,15 @@ def all_padded_cells() -> list[Cell]:
         *padded_cells(padding=0.0, lengths=some, workers=(1, 4)),
         *padded_cells(lengths=(EQUAL,), workers=(1, 4), loads=(0.5,), burst_loads=(), clients=(64,)),
     ]
+
+
+def in_processes(
+    run: Callable[[Cell], T], cells: Sequence[Cell], *, processes: int, tell: Callable[[int, int], None]
+) -> list[T]:
+    """Run all cells; ``tell`` gets the number of finished cells and of all cells."""
+    # Spawned, because a fork would copy the locks of the progress bar's thread.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        pending = [pool.submit(run, cell) for cell in cells]
+        for done, _ in enumerate(as_completed(pending), 1):
+            tell(done, len(cells))
+    return [one.result() for one in pending]

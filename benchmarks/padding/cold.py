@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from multiprocessing import get_context
+from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
 from benchmarks.harness.marks import at_least
 from benchmarks.harness.sheets import Sheet
-from benchmarks.padding.cells import FIXED, padded_cells
+from benchmarks.padding.cells import FIXED, in_processes, padded_cells
 from benchmarks.padding.tables import TRUTHS, Mark
 from uncork_dispatcher.simulator import Cell, Clients, Scenario, simulate
 
@@ -71,13 +70,7 @@ def cold_starts(
     cells: Sequence[Cell], seeds: Iterable[int], *, processes: int, tell: Callable[[int, int], None]
 ) -> list[ColdStart]:
     """Measure cells; ``tell`` gets the number of finished cells and of all cells."""
-    seeds = list(seeds)
-    # Spawned, because a fork would copy the locks of the progress bar's thread.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        pending = [pool.submit(cold_start, cell, seeds) for cell in cells]
-        for done, _ in enumerate(as_completed(pending), 1):
-            tell(done, len(cells))
-    return [one.result() for one in pending]
+    return in_processes(partial(cold_start, seeds=list(seeds)), cells, processes=processes, tell=tell)
 
 
 def cold_start(cell: Cell, seeds: Sequence[int]) -> ColdStart:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from itertools import chain
 from typing import NamedTuple
 
-from benchmarks.padding.cells import padded_cells
+from benchmarks.padding.cells import in_processes, padded_cells
 from uncork_dispatcher.simulator import Cell, Measured, measure
 
 GOAL_MS = 300.0
@@ -54,12 +53,7 @@ class Overload(NamedTuple):
 def overloads(*, quick: bool, processes: int, tell: Callable[[int, int], None]) -> list[Overload]:
     """Measure all cells, or a few of them; ``tell`` gets the number of finished cells and of all cells."""
     cells = overload_cells(fixed=(200,), workers=(1,)) if quick else overload_cells()
-    # Spawned, because a fork would copy the locks of the progress bar's thread.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        pending = [pool.submit(overload, cell) for cell in cells]
-        for done, _ in enumerate(as_completed(pending), 1):
-            tell(done, len(cells))
-    return [one for future in pending for one in future.result()]
+    return [*chain.from_iterable(in_processes(overload, cells, processes=processes, tell=tell))]
 
 
 def overload_cells(

@@ -4,8 +4,8 @@ Each peer runs in its own virtual environment, made from PyPI when first needed,
 at most 64 rows, and each of its settings. Exits with 1 if an answer is wrong, not if a mark is missed. Ratios
 within one run compare; figures of different runs do not.
 
-    python -m benchmarks.peers.bench --peers mosec,static --model-points 1,0.02 --rounds 3
-    python -m benchmarks.peers.bench --loop open --rates 30,90 --markdown table.md
+    scripts/bench peers --peers mosec,static --model-points 1,0.02 --rounds 3
+    scripts/bench peers --loop open --rates 30,90 --markdown table.md
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,9 @@ from benchmarks.harness.paths import CACHE
 from benchmarks.harness.report import origin_lines
 from benchmarks.harness.sheets import output, show
 from benchmarks.harness.wrk import choose_generator
-from benchmarks.peers.catalogue import PEERS, Peer
+from benchmarks.peers.catalogue import PEERS, ModelPoint, Peer
 from benchmarks.peers.contest import Settings, WorkResult, compete
 from benchmarks.peers.entrants import Work, digits_work, encoder_work, sleep_work
-from benchmarks.peers.model_point import ModelPoint
 from benchmarks.peers.report import Report, make_report, page, summary
 from benchmarks.peers.tables import point_sheet
 
@@ -172,7 +171,3 @@ def _show(result: WorkResult, *, console: Console) -> None:
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print()
-
-
-if __name__ == "__main__":
-    typer.run(main)

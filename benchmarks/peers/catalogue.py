@@ -1,4 +1,4 @@
-"""The peers: packages, server files, and the form of requests and answers."""
+"""The peers: packages, server files, and the form of requests and answers; the model that they serve."""
 
 import json
 import sys
@@ -6,8 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Row = Sequence[float]
-
+BATCH_CAP = 64
+# Round trip to a server on the same machine.
+_ROUND_TRIP_S = 0.0004
 _UVICORN = ("uvicorn==0.54.0", "httptools==0.9.0", "uvloop==0.23.0", "starlette==1.10.0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPoint:
+    """A sleeping model that takes `intercept_ms + slope_ms * rows` for a batch."""
+
+    intercept_ms: float
+    slope_ms: float
+
+    def seconds(self, rows: int) -> float:
+        """Return the execution time of a batch."""
+        return (self.intercept_ms + self.slope_ms * rows) / 1000
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second of one worker in full batches."""
+        return BATCH_CAP / self.seconds(BATCH_CAP)
+
+    def limit(self, connections: int) -> float:
+        """Return the highest possible requests per second for these closed-loop clients and one worker."""
+        return min(connections / (self.seconds(connections) + _ROUND_TRIP_S), self.capacity)
 
 
 def _compact(value: object) -> bytes:
@@ -31,9 +54,9 @@ class Peer:
     name: str
     requirements: tuple[str, ...]
     """For pip; the peer itself comes first."""
-    path: str
-    ready_path: str
-    waits_ms: tuple[float | None, ...]
+    path: str = "/predict"
+    ready_path: str = "/readyz"
+    waits_ms: tuple[float | None, ...] = (0, 10)
     """Settings to measure: how long a batch may wait to fill; None: no such setting."""
     write: Callable[[Row], bytes] = write_row
     """Writes the body of a request."""
@@ -77,38 +100,29 @@ _PEERS = (
         requirements=("mosec==0.9.8",),
         path="/inference",
         ready_path="/",
-        waits_ms=(0, 10),
         front="/bin/mosec ",
     ),
     Peer(
         name="batched",
         requirements=("batched==0.1.5", *_UVICORN),
-        path="/predict",
-        ready_path="/readyz",
         waits_ms=(1, 10),
         note="its shortest wait here is 1 ms: with 0 it spins, even when idle.",
     ),
     Peer(
         name="static",
         requirements=_UVICORN,
-        path="/predict",
         ready_path="/",
-        waits_ms=(0, 10),
         note="a naive static batcher of our own: raw ASGI under uvicorn.",
     ),
     Peer(
         name="unbatched",
         requirements=_UVICORN,
-        path="/predict",
-        ready_path="/readyz",
         waits_ms=(None,),
         note="Starlette under uvicorn, one call of the model for each request.",
     ),
     Peer(
         name="bentoml",
         requirements=("bentoml==1.4.39",),
-        path="/predict",
-        ready_path="/readyz",
         waits_ms=(None,),
         write=lambda row: _compact({"rows": [list(row)]}),
         read=_of_list,
@@ -118,7 +132,6 @@ _PEERS = (
     Peer(
         name="litserve",
         requirements=("litserve==0.2.19",),
-        path="/predict",
         ready_path="/health",
         waits_ms=(1, 10),
         write=lambda row: _compact({"input": list(row)}),
@@ -145,7 +158,6 @@ _PEERS = (
         requirements=("ray[serve]==2.60.0",),
         path="/",
         ready_path="/-/healthz",
-        waits_ms=(0, 10),
         front="ProxyActor",
         chosen=False,
         note="not chosen by default: when idle its processes take an eighth of a core from the others.",
@@ -155,7 +167,6 @@ _PEERS = (
         requirements=("nvidia-pytriton==0.7.0",),
         path="/v2/models/peer/infer",
         ready_path="/v2/models/peer/ready",
-        waits_ms=(0, 10),
         write=_v2,
         read=_of_v2,
         front="tritonserver",

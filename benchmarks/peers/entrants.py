@@ -20,8 +20,7 @@ from benchmarks.harness.environments import Environment
 from benchmarks.harness.paths import EXAMPLES, SERVICES
 from benchmarks.harness.report import OURS
 from benchmarks.harness.rounds import Target, ask_alone, target
-from benchmarks.peers.catalogue import Peer, Row, read_number, write_row
-from benchmarks.peers.model_point import BATCH_CAP, ModelPoint
+from benchmarks.peers.catalogue import BATCH_CAP, ModelPoint, Peer, Row, read_number, write_row
 from uncork_loadtests.servers import BenchError, Server, serve
 from uncork_workers.extras import install_command
 

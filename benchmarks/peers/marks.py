@@ -7,7 +7,7 @@ from typing import Literal
 
 from benchmarks.harness.marks import Bound, State, Values, at_least, at_most, ratios
 from benchmarks.harness.rounds import Round
-from benchmarks.peers.model_point import ModelPoint
+from benchmarks.peers.catalogue import ModelPoint
 from uncork_loadtests.compare import Interval, median_interval
 
 BEST = "the best peer"

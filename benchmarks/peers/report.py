@@ -7,10 +7,9 @@ from pathlib import Path
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.report import Origin, markdown_page, origin
 from benchmarks.harness.sheets import Sheet
-from benchmarks.peers.beside import beside_sheet
 from benchmarks.peers.catalogue import PEERS, Peer
 from benchmarks.peers.contest import Settings, WorkResult
-from benchmarks.peers.tables import marks_sheet, point_sheet
+from benchmarks.peers.tables import beside_sheet, marks_sheet, point_sheet
 
 
 @dataclass(frozen=True, kw_only=True)

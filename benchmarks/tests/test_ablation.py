@@ -78,28 +78,3 @@ def test_the_figure_is_latency_or_time_per_answer_or_per_answer_in_time(
     (row,) = sheet_of(name, seen, ["share"]).rows
 
     assert row == ["share", loss, loss, str(cell), loss, "0.900", "0.900"]
-
-
-def test_means_are_geometric_over_seeds_and_cells() -> None:
-    """A cell in which the mechanism has no effect counts as 1."""
-    runs = [replace(SOME, mean_ms=each) for each in (1.0, 2.0)]
-    seen = {
-        OPEN: {"cork": [SOME, SOME], variant_of("goal"): [replace(SOME, mean_ms=4.0), SOME]},
-        SCARCE: {"cork": runs, variant_of("goal"): [replace(SOME, mean_ms=0.5), runs[1]]},
-        UNLIKE: {"cork": runs},
-    }
-    (row,) = sheet_of("bursts", seen, ["goal"]).rows
-
-    assert row == ["goal", "1.122", "2.000", str(OPEN), "0.707", "1.000", "1.000"]
-
-
-def test_some_requests_of_a_mixed_cell_are_large() -> None:
-    """One of a hundred has 60 rows: on average a request has 1.59, and the offered load stays the same."""
-    plain = Cell(intercept_ms=5, slope_ms=1, workers=2, load=0.5)
-    mixed = MixedCell(intercept_ms=5, slope_ms=1, workers=2, load=0.5)
-    alike, unlike = measured("fixed:0", plain), measured("fixed:0", mixed)
-
-    assert mixed.rate == pytest.approx(plain.rate / 1.59)
-    assert unlike.rows_per_s == pytest.approx(alike.rows_per_s / 1.59, rel=0.1)
-    assert unlike.utilisation == pytest.approx(alike.utilisation, rel=0.15)
-    assert unlike.p99_ms > 60

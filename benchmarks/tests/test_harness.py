@@ -3,8 +3,6 @@
 import pytest
 
 from benchmarks.harness.h2load import parse_h2load
-from benchmarks.harness.marks import ratio_interval, ratios
-from benchmarks.harness.rounds import interleave
 from benchmarks.harness.wrk import parse_wrk
 from uncork_loadtests.servers import BenchError
 
@@ -17,9 +15,6 @@ WRK = """Running 4s test @ http://127.0.0.1:8765/echo
      75%   11.55ms
      99%    1.25s
   101010 requests in 4.00s, 13.68MB read
-"""
-WRK_TROUBLE = """  Socket errors: connect 0, read 3, write 0, timeout 5
-  Non-2xx or 3xx responses: 1010
 """
 
 
@@ -47,43 +42,3 @@ def test_what_wrk_prints_is_read() -> None:
     assert seen.p99 == 1.25
     assert (seen.refused, seen.fault, answers) == (0, "", 101010)
     assert seen.generator_cpu == pytest.approx(2000 / 101010)
-
-
-def test_what_went_wrong_with_wrk_is_told() -> None:
-    seen, _ = parse_wrk(WRK + WRK_TROUBLE, 2.0)
-
-    assert seen.requests_per_second == pytest.approx(25000)
-    assert (seen.refused, seen.fault) == (1010, "socket errors: connect 0, read 3, write 0")
-
-
-def test_slow_answers_to_wrk_are_no_fault() -> None:
-    assert parse_wrk(WRK + WRK_TROUBLE.replace("read 3", "read 0"), 2.0)[0].fault == ""
-
-
-def test_nonsense_of_wrk_is_an_error() -> None:
-    with pytest.raises(BenchError, match="no such option"):
-        parse_wrk("no such option", 0.0)
-
-
-def test_ratios_are_taken_round_by_round() -> None:
-    assert ratios([2.0, 6.0, 4.0], by=[1.0, 2.0, 2.0]) == [2.0, 3.0, 2.0]
-    assert ratios([1.0, None, 1.0], by=[1.0, 1.0, 0.0]) == [1.0]
-    assert ratio_interval([None], by=[1.0]) is None
-
-
-def test_rounds_are_interleaved() -> None:
-    names = {"a": 1, "b": 2, "c": 3}
-    seen: list[tuple[str, int]] = []
-
-    def measure(name: str, number: int) -> int:
-        seen.append((name, number))
-        if (name, number) == ("a", 2):
-            del names["a"]
-        return number
-
-    found = interleave(names, rounds=3, measure=measure, tell=lambda step: None)
-
-    assert [name for name, number in seen if number == 1] == ["a", "b", "c"]
-    assert [name for name, number in seen if number == 2] == ["b", "c", "a"]
-    assert [name for name, number in seen if number == 3] == ["c", "b"]
-    assert found == {"b": [1, 2, 3], "c": [1, 2, 3]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.models.members import MEMBERS, bucket
+from benchmarks.models.members import MEMBERS
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
@@ -70,22 +70,3 @@ def batches_with(name: str) -> list[list[float]]:
 )
 def test_each_choice_makes_other_batches(name: str, batches: list[list[float]]) -> None:
     assert batches_with(name) == batches
-
-
-def test_a_choice_ends_with_its_block() -> None:
-    before = batches_with("rule")
-    for name in MEMBERS:
-        batches_with(name)
-    assert batches_with("rule") == before
-
-
-@pytest.mark.parametrize(
-    ("length", "inside", "outside"),
-    [(8, (4.5, 5, 8), (4, 9)), (9, (9, 16), (8, 17)), (1, (0.6, 1), (0.5, 2))],
-)
-def test_buckets_end_at_powers_of_two(
-    length: float, inside: Sequence[float], outside: Sequence[float]
-) -> None:
-    shortest, longest = bucket(length)
-    assert all(shortest <= each <= longest for each in inside)
-    assert not any(shortest <= each <= longest for each in outside)

@@ -6,17 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from benchmarks.models.agreement import Agreement
 from benchmarks.models.lengths import distributions
-from benchmarks.models.padded import Cell, Run, run_of, without_void
-from benchmarks.models.padded_tables import percentile, percentile_ratio
-from uncork_loadtests.compare import Interval
+from benchmarks.models.padded import Run, run_of, without_void
 from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import SAMPLE, SHED
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 LOGNORMAL, BIMODAL = distributions()
-AGREEMENT = Agreement(requests=2, largest_batch=2, largest_difference=0.0)
 
 
 def run(rate: float = 100.0, *, slower: float = 1.0, void: str = "", fault: str = "") -> Run:
@@ -31,10 +27,6 @@ def run(rate: float = 100.0, *, slower: float = 1.0, void: str = "", fault: str 
         fault=fault,
         void=void,
     )
-
-
-def cell(**rounds: list[Run]) -> Cell:
-    return Cell(runtime="onnx", texts=LOGNORMAL, agreement=AGREEMENT, rounds=rounds, left_out=["why"])
 
 
 def test_a_request_states_its_exact_length() -> None:
@@ -80,31 +72,3 @@ def test_void_rounds_are_left_out_for_all() -> None:
         {"cork": [good, good], "FIFO": [good, good]},
         ["round 2 left out: FIFO: it fell behind"],
     )
-
-
-def test_percentiles_are_those_of_all_rounds() -> None:
-    rounds = [np.arange(1.0, 61.0), np.arange(61.0, 101.0)]
-
-    assert (percentile(rounds, 50), percentile(rounds, 99)) == (50, 99)
-    assert percentile([rounds[0]], 99) is None
-    assert percentile([], 99) is None
-
-
-def test_the_ratio_of_percentiles_has_an_interval_over_rounds() -> None:
-    times = np.arange(1.0, 201.0)
-
-    assert percentile_ratio([times] * 3, by=[times * 4] * 3) == Interval(median=0.25, low=0.25, high=0.25)
-    found = percentile_ratio([times, times, times * 2], by=[times] * 3)
-    assert found is not None
-    # Bootstrap draws the slow round three times or never.
-    assert (found.low, found.high) == (1, 2)
-    assert found.low < found.median < found.high
-    assert percentile_ratio([times[:10]], by=[times]) is None
-    # In a round as short as one slow batch, nothing may be answered.
-    assert percentile_ratio([times, times], by=[times, times[:0]]) is None
-
-
-def test_a_cell_fails_with_a_fault_or_without_a_valid_round() -> None:
-    assert cell(cork=[run()]).faults == []
-    assert cell(cork=[run(fault="1 x 500")]).faults == [f"onnx, {LOGNORMAL.name}: cork: 1 x 500"]
-    assert cell(cork=[]).faults == [f"onnx, {LOGNORMAL.name}: no valid round remains"]

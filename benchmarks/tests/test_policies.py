@@ -7,14 +7,13 @@ from itertools import groupby
 
 import pytest
 
-from benchmarks.matrices import SETS, goal_cells, staggered_per_s
+from benchmarks.matrices import goal_cells, staggered_per_s
 from benchmarks.policies import sheet_of
 from uncork_dispatcher.simulator import Cell, Comparison, Measured
 from uncork_dispatcher.simulator.compare import compared
 
 SOME = Measured(**{each.name: 1.0 for each in fields(Measured)})
 OPEN = Cell(intercept_ms=5, slope_ms=0.1, load=0.5)
-CLOSED = Cell(intercept_ms=5, slope_ms=0.1, clients=4)
 
 
 def comparison(cell: Cell, **measured: Measured) -> Comparison:
@@ -37,39 +36,6 @@ def test_latencies_are_relative_to_the_base_and_the_worst_is_the_longest() -> No
         "1.000",
         str(slow),
     ]
-
-
-def test_rates_are_relative_to_the_best_other_policy_and_the_worst_is_the_lowest() -> None:
-    fast = replace(SOME, rows_per_s=4.0)
-    seen = [
-        comparison(CLOSED, base=SOME, cork=fast, none=replace(SOME, rows_per_s=2.0)),
-        comparison(replace(CLOSED, clients=9), base=fast, cork=SOME, none=SOME),
-    ]
-    rows = {row[0]: row[1:] for row in sheet_of("clients", seen).rows}
-
-    assert rows["cork"] == ["0.707", "0.250", str(seen[1].cell)]
-    assert rows["base"] == ["1.000", "0.250", str(CLOSED)]
-
-
-def test_goodput_is_relative_to_staggered_workers_by_load() -> None:
-    cell = replace(OPEN, goal_ms=25.5)
-    staggered = staggered_per_s(cell)
-    seen = [
-        comparison(
-            replace(cell, load=load * staggered / cell.capacity),
-            base=replace(SOME, goodput_per_s=staggered / 2, inside_goal=load / 2, shed=0.0),
-        )
-        for load in (0.85, 2)
-    ]
-
-    assert sheet_of("goal", seen).rows == [["base", "0.50", "0.50", "0.425", "0.50", "0.50", "1.000"]]
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_no_set_has_a_cell_twice(name: str) -> None:
-    cells = SETS[name]()
-
-    assert len(set(cells)) == len(cells) > 0
 
 
 def test_goals_bind_at_loads_around_the_capacity_of_staggered_workers() -> None:

@@ -63,10 +63,6 @@ def test_errors_count_as_over_http(error: GatewayError, status: int) -> None:
     assert unary.retry_after_s == (2 if status == 503 else None)
 
 
-def test_internal_errors_that_nothing_explains_are_no_status() -> None:
-    assert reply_of(Code.INTERNAL, "oh", b"", {}).status == 500
-
-
 def stage_of(port: int, ledger: Ledger) -> Stage:
     numbers = count(1)
     gateway = Gateway.__new__(Gateway)
@@ -130,21 +126,6 @@ async def test_channels_notice_all_others(answer: Answer, left: int) -> None:
 
     assert (ledger.left, ledger.lost + ledger.wrong) == (left, 5 - left)
     assert len(ledger.findings) == 5 - left
-
-
-async def test_answers_of_a_stream_in_another_order_are_wrong() -> None:
-    before: list[bytes] = []
-
-    def swap(call: ScriptedCall, body: bytes) -> None:
-        if call.kind == STREAM_INFER and not before:
-            before.append(body)
-        else:
-            answer_rightly(call, body)
-            if call.kind == STREAM_INFER and len(before) == 1:
-                answer_rightly(call, before[0])
-                before.append(body)
-
-    assert (await asked(swap)).wrong == 2
 
 
 FAULTS: list[tuple[Injector, Fault]] = [

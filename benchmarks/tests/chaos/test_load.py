@@ -12,7 +12,6 @@ from benchmarks.chaos.faults import LEAVE, POISON
 from benchmarks.chaos.ledger import Ledger
 from benchmarks.chaos.load import Connection, Load
 from benchmarks.chaos.questions import Row, ask, right_answer
-from benchmarks.chaos.streams import connected, fetch, read_reply
 from benchmarks.chaos.waiting import comes_true
 from tests.loadtests.fake_server import Handler, reply, serving
 from tests.loops import HANG_S, other_tasks
@@ -102,28 +101,6 @@ def test_every_bad_end_is_found(sent: bytes, lost: int, wrong: int) -> None:
     assert (ledger.lost, ledger.wrong) == (lost, wrong)
 
 
-async def test_an_answer_that_nobody_asked_for_is_found() -> None:
-    ledger = Ledger(timeout_s=HANG_S)
-
-    async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(right(body))
-        await writer.drain()
-        await comes_true(lambda: not ledger.outstanding)
-        writer.write(right(body))
-
-    async with serving(handle) as url, asyncio.timeout(HANG_S):
-        connection = Connection(ledger)
-        await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", port_of(url))
-        connection.ask(ask(1))
-        await comes_true(lambda: bool(ledger.findings))
-        connection.close()
-        await server_done()
-    found = [str(finding) for finding in ledger.findings]
-
-    assert len(found) == 1
-    assert "request 1: answered twice, the second time with 200" in found[0]
-
-
 async def test_those_who_leave_are_not_lost() -> None:
     ledger = Ledger(timeout_s=HANG_S)
 
@@ -147,35 +124,3 @@ async def test_those_who_leave_are_not_lost() -> None:
         await server_done()
 
     assert (ledger.findings, ledger.left) == ([], 3)
-
-
-@pytest.mark.parametrize(
-    ("sent", "status", "body"),
-    [
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 413 Large\r\ncontent-length: 2\r\n\r\nno", 413, b"no"),
-        (b"HTTP/1.1 400 Bad\r\nconnection: close\r\n\r\nuntil the end", 400, b"until the end"),
-    ],
-)
-async def test_single_replies_are_read_in_all_their_forms(sent: bytes, status: int, body: bytes) -> None:
-    async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(sent)
-        writer.close()
-
-    async with serving(handle) as url, connected(port_of(url)) as (reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\nhost: t\r\n\r\n")
-        found = await read_reply(reader)
-        again = await read_reply(reader)
-        assert again is None
-    assert found is not None
-    result = found.status, found.body
-    assert result == (status, body)
-
-
-async def test_pages_that_cannot_be_had_are_none() -> None:
-    async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    async with serving(handle) as url:
-        closed = await fetch(port_of(url), "/metrics")
-        await server_done()
-    assert [closed, await fetch(port_of(url), "/metrics")] == [None, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.peers.beside import beside_sheet
+from benchmarks.peers.tables import beside_sheet
 from benchmarks.tests.peers.made_up_rounds import result, rounds
 
 
@@ -26,13 +26,3 @@ def test_a_row_has_the_ratio_to_each_peer_in_its_best_setting() -> None:
     assert tails.columns[2] == "uncork ms"
     assert tails.rows == [["sleep", "64 clients", "10.0", "2.00 (2.00 .. 2.00)", "0.10 (0.10 .. 0.10)"]]
     assert "below 1 is better" in tails.notes[0]
-
-
-def test_a_peer_without_figures_is_a_dash() -> None:
-    void = result(uncork=rounds(requests_per_second=[200.0] * 3), broken=[None] * 3)
-    alone = result(uncork=rounds(requests_per_second=[200.0] * 3))
-
-    sheet = beside_sheet([void, alone], figure="requests_per_second")
-
-    assert sheet.columns[3:] == ["broken"]
-    assert sheet.rows[0][3:] == ["-"]

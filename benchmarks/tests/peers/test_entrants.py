@@ -4,29 +4,22 @@ import json
 import os
 import signal
 import sys
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import typer
 
 from benchmarks.harness.cli import choose, parse_counts
-from benchmarks.harness.environments import Environment
 from benchmarks.peers.bench import parse_points, parse_rates
-from benchmarks.peers.catalogue import PEERS
+from benchmarks.peers.catalogue import PEERS, ModelPoint
 from benchmarks.peers.entrants import (
     SERVERS,
     Entrant,
     WrongAnswerError,
-    check_answer,
     encoder_work,
-    entrants_of,
     ours,
     running,
     sleep_work,
 )
-from benchmarks.peers.model_point import ModelPoint
-from uncork_loadtests.servers import BenchError
 
 POINT = ModelPoint(intercept_ms=1, slope_ms=0.02)
 # What each kind of peer was seen to answer to a row that adds up to 10.5.
@@ -74,11 +67,6 @@ def entrant(offset: float) -> Entrant:
     )
 
 
-def test_the_limit_is_that_of_the_clients_or_of_full_batches() -> None:
-    assert POINT.limit(1) == pytest.approx(1 / 0.00142)
-    assert POINT.limit(256) == pytest.approx(64 / 0.00228)
-
-
 @pytest.mark.parametrize("name", REPLIES)
 def test_the_answer_is_found_in_what_a_peer_replies(name: str) -> None:
     assert PEERS[name].read(REPLIES[name]) == 10.5
@@ -94,23 +82,6 @@ def test_every_peer_is_sent_the_whole_row(name: str) -> None:
     assert (SERVERS / PEERS[name].server_file).exists()
 
 
-@pytest.mark.parametrize("answer", [b"", b"{}", b'{"outputs": []}', b"10.25"])
-def test_what_is_not_the_answer_is_wrong(answer: bytes) -> None:
-    work = sleep_work(POINT)
-    environment = Environment(folder=Path("/nowhere"))
-    first = entrants_of(PEERS["mlserver"], work=work, environment=environment, folder=Path("/tmp"))[0]
-
-    with pytest.raises(WrongAnswerError, match="mlserver 1 ms answers"):
-        check_answer(answer, right=10.5, entrant=first)
-
-
-def test_the_encoder_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-
-    with pytest.raises(BenchError, match="--encoder needs torch"):
-        encoder_work()
-
-
 def test_uncork_serves_the_encoder_of_the_peers() -> None:
     pytest.importorskip("torch", reason="needs PyTorch")
     work = encoder_work()
@@ -118,18 +89,6 @@ def test_uncork_serves_the_encoder_of_the_peers() -> None:
     # It checks the answer to each row.
     with running(ours(work), work=work):
         assert len(set(work.answers)) > 1
-
-
-def test_an_environment_knows_what_it_holds(tmp_path: Path) -> None:
-    environment = Environment(folder=tmp_path)
-    (tmp_path / ".installed").write_text("a==1\nb==2\n")
-
-    assert not environment.holds(["a==1"])
-    (tmp_path / "bin").mkdir()
-    environment.python.touch()
-    assert environment.holds(["a==1"])
-    assert environment.holds(["b==2", "a==1"])
-    assert not environment.holds(["a==2"])
 
 
 def test_what_cannot_be_read_is_refused() -> None:
@@ -162,28 +121,9 @@ def test_a_server_that_answers_right_is_entered_and_ended() -> None:
         os.kill(found.server.pid, signal.SIG_DFL)
 
 
-def test_the_last_words_of_a_server_are_kept() -> None:
-    talkative = SERVER.replace("def do_POST(self):", "def do_POST(self):\n        print('a row', flush=True)")
-    command = [sys.executable, "-c", talkative.replace("OFFSET", "0.0")]
-
-    with running(replace(entrant(0.0), command=command), work=sleep_work(POINT)) as found:
-        assert found.server.last_words().endswith("a row")
-        os.kill(found.server.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, found.server.pid, os.WEXITED | os.WNOWAIT)
-        assert found.server.last_words().endswith("(exited with -9)")
-
-
 def test_a_server_that_answers_wrong_is_not_entered() -> None:
     with (
         pytest.raises(WrongAnswerError, match=r"adder answers .*, right is -0\.75"),
         running(entrant(1.0), work=sleep_work(POINT)),
-    ):
-        pass
-
-
-def test_a_front_that_is_not_there_is_told() -> None:
-    with (
-        pytest.raises(BenchError, match="adder has no process with 'no-such-front'"),
-        running(replace(entrant(0.0), front="no-such-front"), work=sleep_work(POINT)),
     ):
         pass

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from benchmarks.harness.rounds import Round, Target, round_of, target
+from benchmarks.peers.catalogue import ModelPoint
 from benchmarks.peers.contest import Contest, Event, Settings, events
 from benchmarks.peers.entrants import sleep_work
-from benchmarks.peers.loads import ClosedLoop, OpenLoop, OverloadError, check_keeps_up, long_enough_s
-from benchmarks.peers.model_point import ModelPoint
+from benchmarks.peers.loads import OpenLoop, OverloadError, check_keeps_up
 from benchmarks.tests.peers.made_up_rounds import rounds
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.generator.samples import LOST, SAMPLE, SHED, UNANSWERED
+from uncork_loadtests.generator.samples import SAMPLE, SHED, UNANSWERED
 from uncork_loadtests.servers import BenchError, Server
 from uncork_loadtests.traffic.plan import Payload, Plan
 
@@ -54,18 +54,6 @@ def test_an_open_loop_is_summed_up() -> None:
     assert found.generator_cpu == pytest.approx(0.1)
 
 
-def test_faults_of_an_open_loop_are_told() -> None:
-    seen = outcome()
-    seen.samples["wrong"][5] = True
-    seen.samples["status"][6] = 500
-    seen.samples["status"][7] = LOST
-
-    found = round_of(seen)
-
-    assert found.wrong == 1
-    assert found.fault == "1 wrong answer, the first: sent 1, got 2; 1 x 500; 1 connection lost"
-
-
 def test_an_open_loop_that_says_nothing_is_noticed() -> None:
     behind = round_of(outcome(1.5, lag_s=0.5))
     assert "fell behind" in behind.void
@@ -77,11 +65,6 @@ def test_an_open_loop_that_says_nothing_is_noticed() -> None:
     unanswered.samples["status"][9] = UNANSWERED
     with pytest.raises(OverloadError, match="1 never answered"):
         check_keeps_up(round_of(unanswered))
-
-
-def test_an_open_loop_lasts_until_a_p99_is_known() -> None:
-    assert long_enough_s(4.0, rate=4000) == 4.0
-    assert long_enough_s(4.0, rate=60) == pytest.approx(10)
 
 
 def test_the_loads_follow_from_the_model() -> None:
@@ -101,15 +84,6 @@ def test_the_loads_follow_from_the_model() -> None:
     assert last.rate == pytest.approx(0.9 * 64 / 0.104)
     assert last.goal_s == pytest.approx(0.41)
     assert slow.seconds == pytest.approx(600 / slow.rate)
-
-
-def test_a_model_of_unknown_capacity_has_no_open_loop() -> None:
-    work = replace(sleep_work(LIGHT), point=None)
-
-    found = events(work, settings=SETTINGS)
-
-    assert [type(each.load) for each in found] == [ClosedLoop, ClosedLoop]
-    assert [each.limit for each in found] == [None, None]
 
 
 @dataclass(frozen=True, kw_only=True)

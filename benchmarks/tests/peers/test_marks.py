@@ -1,24 +1,18 @@
 """Ratios, marks and tables of the comparison with peers."""
 
-from collections.abc import Sequence
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from benchmarks.harness.marks import at_least, at_most, ratios
+from benchmarks.harness.marks import at_least, at_most
 from benchmarks.harness.rounds import Round
+from benchmarks.peers.catalogue import ModelPoint
 from benchmarks.peers.marks import (
     BEST,
     LIMIT,
     Mark,
-    best,
     closed_marks,
     open_marks,
-    values,
     verdict,
 )
-from benchmarks.peers.model_point import ModelPoint
 from benchmarks.tests.peers.made_up_rounds import rounds
 
 LIGHT, MIDDLE = ModelPoint(intercept_ms=1, slope_ms=0.02), ModelPoint(intercept_ms=5, slope_ms=0.1)
@@ -27,26 +21,6 @@ FASTER = Mark(figure="requests_per_second", rival=BEST, bound=at_least(1.2))
 
 def rates(*found: float) -> list[Round]:
     return rounds(requests_per_second=found)
-
-
-def test_the_best_is_the_best_by_median() -> None:
-    found: dict[str, Sequence[Round | None]] = {
-        "steady": rates(100, 120, 110, 115),
-        "lucky": rates(900, 10, 10, 10),
-        "void": [*rates(500), None, None, None],
-    }
-
-    assert best(found, figure="requests_per_second", among=found) == "steady"
-    assert best(found, figure="requests_per_second", among=["void"]) is None
-    assert best({"a": rounds(p99=[2.0]), "b": rounds(p99=[3.0])}, figure="p99", among="ab") == "a"
-
-
-def test_ratios_are_taken_where_both_have_a_figure() -> None:
-    with_void: list[Round | None] = [*rounds(in_goal=[0.0, 0.5, None]), None]
-
-    assert values(with_void, figure="in_goal") == [0.0, 0.5, None, None]
-    assert ratios([0.0, 0.5, None, None], by=[0.5, 0.25, 1.0, 1.0]) == [0.0, 2.0]
-    assert ratios([1.0], by=[0.0]) == []
 
 
 @pytest.mark.parametrize(
@@ -67,20 +41,6 @@ def test_a_mark_is_judged_by_the_interval(bound: object, state: str) -> None:
     judged = verdict(mark, found, ours="uncork", limit=None)
 
     assert (judged.rival, judged.state, judged.rounds) == ("a", state, 6)
-
-
-@settings(max_examples=20)
-@given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=12), st.floats(0.5, 2.0))
-def test_upper_and_lower_bounds_are_opposites(found: list[float], value: float) -> None:
-    states = {at_most(value).state(found), at_least(value).state(found)}
-
-    assert states in ({"met", "missed"}, {"within the noise"}, {"met"}, {"met", "within the noise"})
-
-
-def test_few_rounds_are_not_judged() -> None:
-    found = {"uncork": rates(*[900] * 4), "a": rates(*[100] * 4)}
-
-    assert verdict(FASTER, found, ours="uncork", limit=None).state == "too few rounds"
 
 
 def test_a_rival_is_the_limit_or_a_peer_in_its_best_setting() -> None:
