@@ -6,8 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.dispatcher.driver import entry, next_worker, running
 from uncork_dispatcher.api import Api
@@ -142,10 +140,6 @@ def test_retry_after_is_a_second_where_batches_take_no_time() -> None:
         assert admission_of(model, slots(busy=1)).retry_after_s(rows=1, now=1.0) == 1.0
 
 
-def test_retry_after_is_a_second_while_nothing_is_known() -> None:
-    assert admission_of(api(queued=500, batches=0), slots(busy=1)).retry_after_s(rows=1, now=0.0) == 1.0
-
-
 @pytest.mark.parametrize(
     ("free_at", "rows", "requests", "limit_rows", "finish"),
     [
@@ -164,18 +158,3 @@ def test_a_backlog_is_dealt_to_the_workers_in_turn(
     got = backlog_finish(free_at, rows=rows, requests=requests, limit_rows=limit_rows, estimate=LINE)
 
     assert got == pytest.approx(finish)
-
-
-@given(
-    free_at=st.lists(st.floats(0, 10), min_size=1, max_size=4).map(sorted),
-    requests=st.integers(1, 50),
-    limit_rows=st.integers(1, 10),
-)
-def test_a_backlog_is_never_done_before_a_worker_is_free(
-    free_at: list[float], requests: int, limit_rows: int
-) -> None:
-    """Nor later than one request after another on one worker."""
-    got = backlog_finish(free_at, rows=requests, requests=requests, limit_rows=limit_rows, estimate=LINE)
-
-    assert got >= free_at[0] + LINE.seconds(1)
-    assert got <= free_at[-1] + requests * LINE.seconds(1) + 1e-9

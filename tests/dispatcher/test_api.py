@@ -88,31 +88,6 @@ def test_a_goal_around_its_reach_is_told_once() -> None:
     assert sum(told[50:]) == 1
 
 
-def test_a_batch_teaches_how_fast_its_worker_is() -> None:
-    """Two workers of which one takes four times as long; the estimate is that of the average."""
-    api = Api(RULES)
-    for _ in range(20):
-        api.learn(running(worker=0), (), 0.1)
-        api.learn(running(worker=1), (), 0.4)
-
-    assert api.model.slowdown(1) / api.model.slowdown(0) == pytest.approx(4.0, rel=0.1)
-    assert api.model.estimate.seconds(1) * api.model.slowdown(1) == pytest.approx(0.4, rel=0.1)
-    assert api.model.estimate.spread < 0.15
-
-    api.model.forget_worker(1)
-    assert api.model.slowdown(1) == 1.0
-
-
-def test_the_view_shows_the_pace_of_the_next_worker() -> None:
-    """The fastest of those that are idle; 0 is busy."""
-    api = Api(RULES)
-    for _ in range(20):
-        for worker, seconds in enumerate((0.1, 0.2, 0.4)):
-            api.learn(running(worker=worker), (), seconds)
-
-    assert api.view(queue((1, 0)), slots(), 5.0).slowdown == api.model.slowdown(1)
-
-
 def test_a_batch_teaches_the_policy_how_long_its_oldest_was_held() -> None:
     """``cork-classic`` then holds 0.95 times as long, less its tick and its slope."""
     api = Api(ApiRules(name="a", policy="cork-classic"))

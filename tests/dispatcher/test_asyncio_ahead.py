@@ -60,23 +60,6 @@ async def busy_with(remote: Remote, observer: Log) -> AsyncDispatcher[str, str]:
     return shell
 
 
-async def test_a_batch_ahead_counts_from_the_end_of_the_one_before() -> None:
-    """Its worker does not wait for it; what it waits at the worker is not part of its time."""
-    remote, log = Remote(), Log()
-    shell = await busy_with(remote, log)
-
-    assert await outcomes(calls(shell, "a", "b", "c", "d", "e")) == ["A", "B", "C", "D", "E"]
-    assert remote.payloads == [["a", "b"], ["c", "d"], ["e"]]
-    first, second, third = remote.started
-    assert second == pytest.approx(first + SECONDS)
-    assert third == pytest.approx(second + SECONDS + 2 * WAY_S), "it is not full"
-    ended = [line for line in log.lines if line[0] == "ended"]
-    assert ended[1][3] == pytest.approx(first + SECONDS + WAY_S, abs=1e-6), "it started when the reply came"
-    spent = [10.0 - left_s[0] for left_s in remote.left_s]
-    assert spent == pytest.approx([0.0, SECONDS, 2 * SECONDS + 2 * WAY_S], abs=0.01), "from its start on"
-    assert [line[4] for line in ended] == pytest.approx([SECONDS + 2 * WAY_S, SECONDS, SECONDS + 2 * WAY_S])
-
-
 @pytest.mark.parametrize("lost", [True, False])
 async def test_a_batch_ahead_is_lost_with_its_worker(lost: bool) -> None:
     """It runs again on the next worker; the batch that ran does so only if it did not run out of time."""

@@ -339,6 +339,10 @@ def test_a_refused_waiter_may_do_anything(reaction: str) -> None:
     run(happen([*FULL, ("sleep", 0.01)], ["nothing", reaction], []), loop_factory=VirtualLoop)
 
 
+def test_every_callback_may_raise() -> None:
+    run(happen([*FULL, ("sleep", 0.01), ("end", None)], ["raise"] * 60, []), loop_factory=VirtualLoop)
+
+
 @pytest.mark.parametrize("start", ["raise", "lost", "cancel", "end"])
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_runner_may_fail_end_or_cancel_batches_while_it_is_given_others(start: str, at: int) -> None:

@@ -83,21 +83,6 @@ async def test_a_batch_that_has_ended_is_not_cancelled() -> None:
     assert [future.done() for future in futures] == [False, True]
 
 
-async def test_requests_of_a_lost_batch_that_have_left_do_not_run_again() -> None:
-    on = Noting()
-    callers = calls(on.shell, "x", "y")
-    await turns()
-    callers[0].cancel()
-    await turns()
-    on.shell.worker_lost(0)
-    on.shell.worker_ready(1)
-    await turns()
-    assert payloads_of(on.running[2][0]) == ["y"]
-    callers[1].cancel()
-    await turns()
-    assert on.left == [(1, ["x"]), (2, ["y"])]
-
-
 async def test_a_running_request_ends_when_its_time_has_passed() -> None:
     """As if its caller had left: its neighbors get their results, and a second run leaves it out."""
     on = Noting()
@@ -116,20 +101,6 @@ async def test_a_running_request_ends_when_its_time_has_passed() -> None:
     on.end(2)
     assert await outcomes(patient) == ["x"]
     assert (on.shell.unanswered, len(on.left)) == (0, 2)
-
-
-async def test_a_task_is_cancelled_when_the_time_of_its_last_caller_has_passed() -> None:
-    workers = Workers(seconds=9.0)
-    shell = dispatcher(workers)
-    callers = [asyncio.ensure_future(shell.call("a", "x", client_timeout_s=each)) for each in (1.0, 2.0)]
-    await asyncio.sleep(1.5)
-    assert workers.cancelled == []
-    assert await outcomes(callers) == ["RequestExpired"] * 2
-    await asyncio.sleep(0.0)
-    assert workers.cancelled == [1]
-    workers.seconds = 1.0
-    assert (await shell.call("a", "z", client_timeout_s=1.5)).result == "Z"
-    assert asyncio.get_running_loop().time() == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -219,19 +190,3 @@ async def test_a_task_may_end_otherwise_when_it_is_cancelled(outcome: str) -> No
     await asyncio.sleep(1.0)
     assert shell.sample("a").estimate.seconds(1) == 0.0
     assert shell.work().running == []
-
-
-async def test_a_task_that_has_not_begun_ends_too() -> None:
-    workers = Workers(seconds=1.0)
-
-    class Impatient(Log):
-        def batch_started(self, batch: Batch[Any]) -> None:
-            if batch.number == 1:
-                caller.cancel()
-
-    shell = dispatcher(workers, observer=Impatient())
-    [caller] = calls(shell, "x")
-    assert await outcomes([caller]) == ["CancelledError"]
-    await asyncio.sleep(0.1)
-    assert shell.work().running == []
-    assert (await shell.call("a", "z")).result == "Z"

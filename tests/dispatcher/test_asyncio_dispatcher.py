@@ -14,19 +14,6 @@ from uncork_dispatcher.rules import ApiRules
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_an_answer_comes_with_its_batch() -> None:
-    """The result, its batch, when that ran, and how long the request was queued."""
-    await asyncio.sleep(2.0)
-    answer = await dispatcher(Workers()).call("a", "x", rows=3, key="k")
-
-    assert answer.result == "X"
-    assert answer.queued_s == 0.0
-    assert answer.batch.started == 2.0
-    assert answer.batch.seconds == pytest.approx(0.05)
-    batch = answer.batch
-    assert (batch.api, batch.key, batch.rows, batch.count, len(batch.requests)) == ("a", "k", 3, 3, 1)
-
-
 async def test_a_job_says_how_much_time_is_left() -> None:
     """Until the goal, or until the client gives up; negative for one that was queued for too long."""
     workers = Workers(seconds=1.0)
@@ -85,15 +72,6 @@ async def test_a_caller_that_leaves_while_its_batch_runs_disturbs_nobody(gone: s
     assert (await shell.call("a", "next")).result == "NEXT"
 
 
-async def test_changed_rules_are_in_force_at_once() -> None:
-    shell = dispatcher(Workers(), fixed(9000))
-    [caller] = calls(shell, "x")
-    await asyncio.sleep(0.1)
-    shell.set_api(ApiRules(name="a"))
-
-    assert (await caller).queued_s == pytest.approx(0.1)
-
-
 async def test_an_api_is_removed_when_its_requests_are_over() -> None:
     """Not before; callers get their answers."""
     shell = dispatcher(Workers())
@@ -119,18 +97,6 @@ async def test_a_queue_is_empty_when_all_its_requests_have_started() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(0.1)
     assert not caller.done()
     assert await outcomes([caller]) == ["X"]
-
-
-async def test_stats_are_those_of_now() -> None:
-    shell = dispatcher(Workers(), fixed(250))
-    callers = calls(shell, "x", "y")
-    await asyncio.sleep(0.1)
-    assert [(each.name, each.queued_requests) for each in shell.stats()] == [("a", 2)]
-    rate = shell.stats()[0].rate_rows
-    await asyncio.sleep(0.1)
-
-    assert 0 < shell.stats()[0].rate_rows < rate
-    await outcomes(callers)
 
 
 async def test_the_observer_is_told_in_order() -> None:

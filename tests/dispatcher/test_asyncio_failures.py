@@ -6,7 +6,7 @@ import asyncio
 import gc
 import math
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,13 +14,11 @@ import pytest
 from tests.dispatcher.batches import batch_of
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, outcomes, shell_of, shout
 from tests.dispatcher.wrapped_core import replace_core
-from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
-from uncork_dispatcher.errors import BatchTimedOut, RequestShed, WorkerLost, WrongResultCount
+from uncork_dispatcher.errors import RequestShed, WorkerLost, WrongResultCount
 from uncork_dispatcher.jobs import BatchResult, OnBatchEnd, RequestResult, Submission, payloads_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.stats import WorkStats
 from uncork_dispatcher.tasks import TaskRunner
 from uncork_dispatcher.wording import plural
 
@@ -92,20 +90,6 @@ async def test_a_fault_of_the_core_costs_no_results(monkeypatch: pytest.MonkeyPa
     queued.cancel()
 
 
-async def test_a_batch_cancelled_from_within_is_a_failed_one() -> None:
-    """Something that the runner awaited was cancelled: its callers get an error, and the next batch runs."""
-
-    def then(job: Batch[Any]) -> BatchResult[str]:
-        if "x" in payloads_of(job):
-            raise asyncio.CancelledError
-        return shout(job)
-
-    shell = dispatcher(Workers(then=then))
-
-    assert await outcomes(calls(shell, "x", "y")) == ["DispatchError", "DispatchError"]
-    assert (await shell.call("a", "z")).result == "Z"
-
-
 class Lying(Sequence[str]):
     """Results that are fewer when they are read than when they are counted."""
 
@@ -174,63 +158,25 @@ async def test_a_waiter_may_change_the_list_of_results() -> None:
     assert (await shell.call("a", "y")).result == "Y"
 
 
-async def test_a_runner_may_use_one_list_for_all_batches() -> None:
-    """It clears the list when the next batch starts, which is before the callers of the last have theirs."""
-    results: list[str] = []
-
-    class Reusing:
-        def start(self, batch: Batch[Any], ended: OnBatchEnd[str]) -> None:
-            results.clear()
-            asyncio.get_running_loop().call_soon(self.end, batch, ended)
-
-        def end(self, batch: Batch[Any], ended: OnBatchEnd[str]) -> None:
-            results[:] = payloads_of(batch)
-            ended(BatchResult(results))
-
-        def abandon(self, batch: int, worker: int) -> None:
-            raise AssertionError
-
-        def cancel(self, batch: Batch[Any], requests: Collection[Any]) -> None:
-            raise AssertionError
-
-    shell: AsyncDispatcher[str, str] = shell_of(Reusing())
-    shell.set_api(ApiRules(name="a", policy="none"))
-    shell.worker_ready(1)
-    assert await outcomes(calls(shell, "x", "y", "z")) == ["x", "y", "z"]
-
-
 def test_a_batch_that_has_ended_is_abandoned_without_effect() -> None:
     TaskRunner(Workers()).abandon(7, worker=1)
 
 
-async def test_a_batch_may_fail_and_still_have_answers() -> None:
-    """The runner's own answers for a batch that is to teach nothing: an error reply each, say."""
-    log = Log()
-    shell = dispatcher(Workers(then=lambda job: BatchResult(["sorry"], "failed")), observer=log)
-
-    assert await outcomes(calls(shell, "x")) == ["sorry"]
-    assert shell.stats()[0].estimate.seconds(1) == 0.0
-    assert log.lines[-1] == ("ended", 1, "failed", 0.0, 0.05)
-
-
 @pytest.mark.parametrize(
-    "chunk", [(0, 0.1), (math.nan, 0.1), (math.inf, 0.1), (1, -0.1), (1, math.inf), (1, math.nan)]
+    "measured",
+    [
+        *[
+            {"chunks": [(1, 0.1), chunk]}
+            for chunk in [(0, 0.1), (math.nan, 0.1), (math.inf, 0.1), (1, -0.1), (1, math.inf), (1, math.nan)]
+        ],
+        *[{"prepare_s": prepare_s} for prepare_s in (-0.1, math.inf, math.nan)],
+    ],
 )
-async def test_chunks_that_make_no_sense_leave_nobody_waiting(chunk: tuple[float, float]) -> None:
+async def test_times_that_make_no_sense_leave_nobody_waiting(measured: dict[str, Any]) -> None:
     """A runner's bookkeeping is not worth a caller who hangs for ever."""
-    shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], chunks=[(1, 0.1), chunk])))
-    callers = calls(shell, "x")
-    await asyncio.wait(callers, timeout=5.0)
+    shell = dispatcher(Workers(then=lambda job: BatchResult(["X"], **measured)))
 
-    assert callers[0].done()
-    assert await outcomes(callers) in (["X"], ["ValueError"])
-
-
-@pytest.mark.parametrize("prepare_s", [-0.1, math.inf, math.nan])
-async def test_a_first_stage_of_no_length_leaves_nobody_waiting(prepare_s: float) -> None:
-    result = BatchResult(["X"], chunks=[(1, 0.1)], prepare_s=prepare_s)
-
-    assert await outcomes(calls(dispatcher(Workers(then=lambda job: result)), "x")) == ["ValueError"]
+    assert await outcomes(calls(shell, "x")) == ["ValueError"]
 
 
 # Waiters, observers and runners that raise
@@ -244,70 +190,6 @@ class Unlucky:
 
     def failed(self, error: Exception) -> None:
         raise RuntimeError("failed")
-
-
-@pytest.mark.parametrize("outcome", [BatchResult(["X", "Y"]), KeyError("no such column")])
-@pytest.mark.parametrize("queued", [False, True])
-async def test_a_waiter_that_raises_costs_nobody_else_anything(
-    outcome: BatchResult[str] | Exception, queued: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its neighbour gets the answer or the error, the worker its next batch; the log says what was raised."""
-
-    def then(job: Batch[Any]) -> BatchResult[str]:
-        if "x" not in payloads_of(job):
-            return shout(job)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    shell = dispatcher(Workers(then=then))
-    await asyncio.sleep(0)
-    neighbours = calls(shell, "y")
-    shell.submit(Submission(Unlucky(), "a", "x"))
-    await asyncio.sleep(0.02)
-    later = calls(shell, "z") if queued else []
-    await asyncio.wait([*neighbours, *later], timeout=1.0)
-
-    assert await outcomes(neighbours) == ["KeyError" if isinstance(outcome, Exception) else "Y"]
-    assert (await asyncio.wait_for(shell.call("a", "w"), 1.0)).result == "W"
-    await asyncio.wait_for(shell.drain(), 1.0)
-    assert await outcomes(later) == ["Z"] * len(later)
-    assert [record.getMessage() for record in caplog.records] == ["a waiter raised"]
-
-
-async def test_an_observer_that_raises_costs_nobody_anything(caplog: pytest.LogCaptureFixture) -> None:
-    """Not even the next observer its events."""
-
-    class Broken(Log):
-        def batch_started(self, batch: Batch[Any]) -> None:
-            raise RuntimeError("started")
-
-        def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
-            raise RuntimeError("ended")
-
-        def request_shed(self, shed: Shed) -> None:
-            raise RuntimeError("shed")
-
-    class Listening(Log):
-        def batch_started(self, batch: Batch[Any]) -> None:
-            events.append("started")
-
-        def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
-            events.append(status)
-
-        def request_shed(self, shed: Shed) -> None:
-            events.append(shed.reason)
-
-    events: list[str] = []
-    shell = shell_of(TaskRunner(Workers()), observers=[Broken(), Listening()])
-    shell.set_api(ApiRules(name="a"))
-    shell.worker_ready(0)
-    assert (await asyncio.wait_for(shell.call("a", "x"), 1.0)).result == "X"
-    await asyncio.wait_for(shell.drain(), 1.0)
-    with pytest.raises(RequestShed):
-        await shell.call("a", "x")
-    assert events == ["started", "worked", "draining"]
-    assert {record.getMessage() for record in caplog.records} == {"an observer raised"}
 
 
 class Payload:
@@ -353,28 +235,6 @@ async def test_a_failed_batch_leaves_nothing_to_the_garbage_collector(
         gc.enable()
 
 
-# Workers that die
-
-
-async def test_a_batch_whose_worker_dies_runs_elsewhere() -> None:
-    """As it was, and on another host; the dead worker gets nothing more until it is ready again."""
-    workers = Workers(then=failing(WorkerLost()))
-    shell = dispatcher(workers, workers=0)
-    for worker, host in enumerate("xxy"):
-        shell.worker_ready(worker, host=host)
-
-    assert await outcomes(calls(shell, "x", "y")) == ["X", "Y"]
-    assert workers.payloads == [["x", "y"], ["x", "y"]]
-    assert workers.workers == [0, 2]
-    shell.worker_lost(1)
-    await shell.call("a", "z")
-    assert workers.workers[2:] == [2]
-
-    shell.worker_ready(0, host="y")
-    await asyncio.gather(shell.call("a", "v", key=1), shell.call("a", "w", key=2))
-    assert workers.workers[3:] == [2, 0]
-
-
 async def test_a_request_that_loses_three_workers_is_lost() -> None:
     """The caller gets the exception; its neighbour in the first two batches gets a result."""
     workers = Workers(then=failing(WorkerLost(), times=3))
@@ -383,82 +243,6 @@ async def test_a_request_that_loses_three_workers_is_lost() -> None:
     assert await outcomes(calls(shell, "x", "y")) == ["WorkerLost", "Y"]
     assert await outcomes(calls(shell, "z")) == ["Z"]
     assert workers.workers == [0, 1, 2, 3, 3]
-
-
-async def test_a_retired_worker_finishes_its_batch() -> None:
-    """The next request waits for a new worker."""
-    workers = Workers()
-    shell = dispatcher(workers)
-    [first] = calls(shell, "x")
-    await asyncio.sleep(0.01)
-    shell.worker_retired(0)
-    assert (await first).result == "X"
-    assert shell.work() == WorkStats(0, 0, [])
-
-    shell.worker_ready(1)
-    assert await outcomes(calls(shell, "y")) == ["Y"]
-    assert workers.workers == [0, 1]
-
-
-async def test_the_answer_of_a_worker_that_was_given_up_is_dropped() -> None:
-    """The supervisor said that it is gone; what it still says is not believed."""
-    log = Log()
-    workers = Workers(then=lambda job: BatchResult([f"from {job.worker}"]))
-    shell = dispatcher(workers, workers=2, observer=log)
-    [caller] = calls(shell, "x")
-    await asyncio.sleep(0.03)
-    shell.worker_lost(0)
-
-    assert (await caller).result == "from 1"
-    assert (await caller).queued_s == pytest.approx(0.03)
-    assert [line[:3:2] if line[0] == "ended" else line[:2] for line in log.lines] == [
-        *(("started", 1), ("ended", "lost")),
-        *(("started", 2), ("ended", "worked")),
-    ]
-
-
-# Time
-
-
-async def test_a_batch_past_its_timeout_is_cancelled() -> None:
-    """Its callers get an error; its worker gets no batch until it is ready again."""
-    workers = Workers(seconds=9.0)
-    shell = dispatcher(workers, ApiRules(name="a", timeout_s=2.0))
-    callers = calls(shell, "x", "y")
-    ends = await asyncio.gather(*callers, return_exceptions=True)
-    assert [type(end) for end in ends] == [BatchTimedOut] * 2
-    assert asyncio.get_running_loop().time() == pytest.approx(2.0)
-    await asyncio.sleep(0)
-    assert workers.cancelled == [1]
-
-    with pytest.raises(RequestShed, match="no_worker"):
-        await shell.call("a", "z")
-    workers.seconds = 1.0
-    shell.worker_ready(0)
-    assert (await shell.call("a", "z")).result == "Z"
-
-
-async def test_a_runner_may_ignore_that_it_is_cancelled() -> None:
-    """What it returns in the end goes nowhere, and its slot does not come back by it."""
-
-    async def stubborn(job: Batch[Any]) -> BatchResult[str]:
-        try:
-            await asyncio.sleep(9.0)
-        except asyncio.CancelledError:
-            await asyncio.sleep(1.0)
-        return shout(job)
-
-    log = Log()
-    shell = dispatcher(stubborn, ApiRules(name="a", timeout_s=2.0), observer=log)
-    assert await outcomes(calls(shell, "x")) == ["BatchTimedOut"]
-    await asyncio.sleep(2.0)
-
-    assert await outcomes(calls(shell, "y")) == ["RequestShed"]
-    assert log.lines == [
-        ("started", 1, [0.0]),
-        ("ended", 1, "timed_out", 0.0, 2.0),
-        ("shed", "a", "no_worker"),
-    ]
 
 
 async def test_a_refusal_says_why_and_when_to_try_again() -> None:

@@ -38,30 +38,6 @@ async def test_what_is_known_of_launches_reaches_the_core() -> None:
     assert shell.startup_s == pytest.approx(12.0)
 
 
-async def test_samples_and_work_are_those_of_the_core() -> None:
-    shell = dispatcher(Workers())
-    [caller] = calls(shell, "x")
-    await asyncio.sleep(0.01)
-    assert shell.work().workers == 1
-    await caller
-
-    assert shell.sample("a").arrived_rows == 1
-    with pytest.raises(KeyError):
-        shell.sample("other")
-
-
-async def test_a_closed_shell_releases_nothing() -> None:
-    workers = Workers()
-    shell = dispatcher(workers, fixed(250))
-    [caller] = calls(shell, "x")
-    await asyncio.sleep(0.1)
-    shell.close()
-    await asyncio.sleep(1.0)
-    caller.cancel()
-
-    assert workers.jobs == []
-
-
 async def test_closing_a_runner_cancels_its_batches() -> None:
     workers = Workers()
     runner = TaskRunner(workers)

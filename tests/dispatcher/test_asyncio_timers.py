@@ -22,31 +22,6 @@ pytestmark = pytest.mark.virtual_time
 Ts = TypeVarTuple("Ts")
 
 
-async def test_a_hold_is_timed() -> None:
-    """The policy's 250 ms from the arrival of the first, on the loop's timer."""
-    shell = dispatcher(Workers(), fixed(250))
-    callers = calls(shell, "x")
-    await asyncio.sleep(0.1)
-    callers += calls(shell, "y")
-    await outcomes(callers)
-
-    queued = [caller.result().queued_s for caller in callers]
-    assert queued == pytest.approx([0.25, 0.15])
-
-
-async def test_a_hold_that_ends_early_leaves_no_timer_behind() -> None:
-    """The batch fills up before; when the old timer would fire, the batch is still running undisturbed."""
-    workers = Workers(seconds=5.0)
-    shell = dispatcher(workers, fixed(250, max_batch_rows=2, timeout_s=6.0))
-    callers = calls(shell, "x")
-    await asyncio.sleep(0.1)
-    callers += calls(shell, "y")
-
-    assert await outcomes(callers) == ["X", "Y"]
-    assert callers[0].result().batch.seconds == pytest.approx(5.0)
-    assert asyncio.get_running_loop().time() == pytest.approx(5.1)
-
-
 class NotingLoop(VirtualLoop):
     """A loop whose timers fire when ``share`` of the time is over; notes what was asked for."""
 

@@ -78,9 +78,6 @@ def bulk_per_s(run: Run) -> float:
     return sum(one.length for one in run.answered if one.bulk and 1.0 <= one.finish <= 4.0) / 3.0
 
 
-# The formulas
-
-
 @given(
     goal_s=st.floats(0.001, 10),
     rate=st.floats(0, 1e4),
@@ -115,11 +112,6 @@ def test_the_first_hole_begins_a_wait_after_the_last_worker_before_it(
     assert first_hole_s(free_in_s, 1.0, 99.0) == pytest.approx(hole_s)
 
 
-def test_no_hole_matters_beyond_what_is_enough() -> None:
-    """A later hole is not looked for."""
-    assert first_hole_s([0.5, 1.0, 1.5], 1.0, 1.4) == 1.5
-
-
 @pytest.mark.parametrize(
     ("rate", "seconds"), [(0.0, math.inf), (1.0, math.inf), (400, 10 * 0.021 / 0.92), (5000, math.inf)]
 )
@@ -135,37 +127,11 @@ def test_the_goal_of_bulk_is_longer() -> None:
         ApiRules(**{**RULES, "bulk_goal_s": 0.1})
 
 
-# What the classes get
-
-
 @pytest.mark.parametrize(("per_s", "workers"), [(400, 1), (900, 1), (1600, 2)])
 def test_the_first_class_keeps_its_goal_beside_bulk(per_s: float, workers: int) -> None:
     run = mixed(per_s=per_s, workers=workers)
     assert late(run, 0.1) < 0.02
     assert bulk_per_s(run) > 300
-
-
-def test_bulk_gets_more_with_a_longer_goal() -> None:
-    short, long = mixed(goal_s=0.07), mixed(goal_s=0.4)
-    assert bulk_per_s(long) > 1.2 * bulk_per_s(short)
-    assert late(long, 0.4) == 0
-
-
-def test_bulk_gets_its_share_under_overload() -> None:
-    """Twice as much as the worker can do: about 5 % of its time goes to bulk."""
-    service = ServiceTime(intercept_s=INTERCEPT_S, slope_s=SLOPE_S)
-    full_per_s = 64 / service.mean(64)
-    run = simulate(
-        Scenario(
-            service=service,
-            arrivals=arrivals(2 * full_per_s, 4.0),
-            limit_rows=64,
-            goal_s=0.1,
-            bulk=Clients(count=64),
-            bulk_rows=4.0,
-        )
-    )
-    assert 0.03 * full_per_s < bulk_per_s(run) < 0.07 * full_per_s
 
 
 def test_bulk_alone_is_limited_by_nothing() -> None:
@@ -183,9 +149,6 @@ def test_without_classes_all_requests_are_of_one() -> None:
     assert (start.rows, start.bulk_rows) == (1, 0)
     [stats] = core.stats(now=0.0)
     assert (stats.bulk, core.sample("a").bulk_rows, core.sample("a").arrived_rows) == (None, 0, 2)
-
-
-# A batch
 
 
 def busy_then(core: Dispatcher, *, first: int, bulk: int, rows: int = 1, key: Any = None) -> Batch[Any]:
@@ -218,11 +181,6 @@ def test_bulk_with_another_batch_key_does_not_ride() -> None:
     assert start.requests == (0, 1, 2)
 
 
-def test_large_bulk_requests_wait_for_room() -> None:
-    start = busy_then(taught(), first=40, bulk=2, rows=30)
-    assert (start.rows, start.bulk_rows) == (40, 0)
-
-
 def parts(core: Dispatcher, rows: float = 60, size_bytes: int = 0) -> int:
     return core.bulk_parts("a", rows=rows, size_bytes=size_bytes, now=0.0)
 
@@ -241,10 +199,6 @@ def test_parts_are_small_before_batch_times_are_known() -> None:
 
 def test_without_room_only_full_batches_are_cut() -> None:
     assert parts(taught(goal_s=0.02), 150) == 3
-
-
-def test_parts_are_whole_rows_in_a_room_of_a_few() -> None:
-    assert parts(taught(goal_s=0.065), 60) == 60
 
 
 @pytest.mark.parametrize(
@@ -268,13 +222,6 @@ def test_nothing_is_divided_without_workers() -> None:
     assert parts(core) == 1
 
 
-def test_large_bulk_requests_get_what_the_goal_leaves() -> None:
-    """As requests of four rows do; in one piece they get a tenth of it."""
-    large = mixed(per_s=300, bulk_rows=128.0)
-    assert late(large, 0.1) < 0.01
-    assert bulk_per_s(large) > 0.9 * bulk_per_s(mixed(per_s=300))
-
-
 def test_a_full_batch_of_the_first_class_has_no_room_at_first() -> None:
     start = busy_then(taught(), first=70, bulk=5, rows=4)
     assert (start.rows, start.bulk_rows) == (64, 0)
@@ -285,37 +232,6 @@ def test_bulk_is_divided_among_the_workers() -> None:
     for number in range(40):
         core.submit(number, api="a", now=0.0, bulk=True)
     assert [start.bulk_rows for start in starts(poll_all(core, 0.0))] == [10, 10, 10, 10]
-
-
-def test_a_drain_waits_for_nothing() -> None:
-    core = taught()
-    core.submit("running", api="a", now=0.0)
-    running = only_start(core, 0.0)
-    core.submit(1, api="a", now=0.0)
-    core.submit(2, api="a", now=0.0, bulk=True, rows=60)
-    core.submit(3, api="a", now=0.0, bulk=True, rows=60)
-    core.drain(now=0.0)
-    core.batch_done(running.number, status="worked", now=0.0202)
-    start = only_start(core, 0.0202)
-    assert start.requests == (1, 2)
-    core.batch_done(start.number, status="worked", now=0.06)
-    assert only_start(core, 0.06).requests == (3,)
-
-
-def test_a_lost_batch_runs_again_whole() -> None:
-    core = taught(workers=1)
-    start = busy_then(core, first=3, bulk=5)
-    core.worker_lost(start.worker, now=0.03)
-    [stats] = core.stats(now=0.03)
-    assert (stats.queued_requests, stats.bulk and stats.bulk.queued_requests) == (3, 5)
-    core.worker_ready(7, now=0.03)
-    again = only_start(core, 0.03)
-    assert sorted(map(str, again.requests)) == sorted(map(str, start.requests))
-    [stats] = core.stats(now=0.03)
-    assert (stats.queued_requests, stats.bulk and stats.bulk.queued_requests) == (0, 0)
-
-
-# Admission
 
 
 def full(**rules: Any) -> Dispatcher:
@@ -348,41 +264,6 @@ def test_a_known_budget_of_the_first_class_does_not_hide_bulk() -> None:
     assert core.submit(2, api="a", now=0.0) is None
     [shed] = [action for action in core.poll(0.0) if isinstance(action, Shed)]
     assert shed.request == ("bulk", 8)
-
-
-def test_bulk_displaces_nothing() -> None:
-    core = full()
-    refused = core.submit("more", api="a", now=0.01, bulk=True)
-    assert refused is not None
-    assert refused.reason == "queue_full"
-
-
-def test_a_request_that_would_be_late_displaces_nothing() -> None:
-    core = full()
-    refused = core.submit(1, api="a", now=0.01, expires_at=0.02)
-    assert refused is not None
-    assert not [action for action in core.poll(0.01) if isinstance(action, Shed)]
-
-
-def test_too_little_bulk_is_not_displaced() -> None:
-    """What is in the way are other requests of the first class."""
-    core = taught(max_queue_rows=10)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
-    core.submit("bulk", api="a", now=0.0, bulk=True)
-    core.submit(1, api="a", rows=9, now=0.0)
-    refused = core.submit(2, api="a", rows=5, now=0.0)
-    assert refused is not None
-    assert refused.reason == "queue_full"
-
-
-def test_the_backlog_of_bulk_delays_no_request_of_the_first_class() -> None:
-    core = taught(bulk_goal_s=100.0)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
-    for number in range(1000):
-        assert core.submit(("bulk", number), api="a", rows=10, now=0.0, bulk=True) is None
-    assert core.submit(1, api="a", now=0.0) is None
 
 
 def test_bulk_that_would_be_late_is_refused() -> None:
@@ -418,12 +299,6 @@ def test_statistics_by_class() -> None:
     assert (sample.arrived_rows, sample.queued_rows, sample.bulk_rows) == (4, 11, 10)
 
 
-def test_an_api_with_bulk_queued_stays() -> None:
-    core = full()
-    assert not core.remove_api("a")
-    assert "queued=10" in repr(core)
-
-
 def test_bulk_that_fits_nowhere_runs_when_it_is_owed_the_time() -> None:
     """At this goal, no hole is long enough for 64 rows, and a request of the first class always waits."""
     core, now, number = taught(goal_s=0.06), 0.0, 0
@@ -453,23 +328,6 @@ def test_bulk_that_is_owed_nothing_yet_waits_until_it_is() -> None:
     assert stats.holding is not None
     assert stats.holding.reason == "class"
     assert only_start(core, core.next_wakeup()).requests == ("bulk",)
-
-
-@given(begins=st.floats(1.0, 1e6), rows=st.floats(1.0, 60.0))
-def test_a_hold_of_bulk_ends_later(begins: float, rows: float) -> None:
-    """Also where the time that bulk is owed is less than the clock can express."""
-    core = taught(goal_s=0.03)
-    core.submit("first", api="a", now=begins)
-    now = begins + 0.0202
-    core.batch_done(only_start(core, begins).number, status="worked", now=now)
-    core.submit("bulk", api="a", rows=rows, now=now, bulk=True)
-    for _ in range(10):
-        if core.poll(now):
-            break
-        assert core.next_wakeup() > now
-        now = core.next_wakeup()
-    else:
-        raise AssertionError("bulk does not start")
 
 
 def test_bulk_of_another_api_is_owed_time_too() -> None:

@@ -6,10 +6,8 @@ import math
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.dispatcher.driver import core_with, poll_all, starts
+from tests.dispatcher.driver import poll_all, starts
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.loop_plan import ClosedLoop
 from uncork_dispatcher.policies.base import REGISTERED, Hold, Policy, Release, View
@@ -138,15 +136,6 @@ def test_workers_that_are_hardly_idle_have_no_loop(monkeypatch: pytest.MonkeyPat
     assert stage.loop_after(8) is not None
 
 
-def test_while_clients_take_turns_one_fast_group_does_not_end_the_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stage = Stage(monkeypatch, complete=99)
-    stage.settle(8, away_s=0.05)
-
-    assert stage.loop_after(8) is not None
-
-
 def test_new_clients_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are more than a twentieth of the traffic."""
     stage = Stage(monkeypatch)
@@ -214,29 +203,6 @@ def test_clients_whose_requests_are_the_fewer_are_no_loop(monkeypatch: pytest.Mo
     assert stage.loops[-1] is None
 
 
-@given(
-    batches=st.lists(
-        st.tuples(st.sampled_from("aab"), st.integers(1, 9), st.sampled_from([0.0, 0.001, 0.2])),
-        min_size=10,
-        max_size=30,
-    )
-)
-def test_cork_plans_for_any_mix_of_batch_keys(batches: list[tuple[str, int, float]]) -> None:
-    core = core_with(ApiRules(name="a", goal_s=9.0))
-    now, requests = 0.0, 0
-    for key, clients, away_s in batches:
-        for client in range(clients):
-            requests += 1
-            core.submit(requests, api="a", key=key, source=(key, client), now=now)
-        now += 0.25
-        while started := starts(poll_all(core, now)):
-            now += 0.01
-            core.batch_done(started[0].number, status="worked", now=now, chunks=[(started[0].rows, 0.001)])
-        now += away_s
-
-    assert core.is_empty
-
-
 def test_requests_for_reserved_workers_do_not_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queued or at the reserved worker; the loop counts the other one."""
     stage = Stage(monkeypatch, workers=2)
@@ -262,19 +228,6 @@ def test_of_many_workers_loops_are_not_followed(
     stage.settle(8)
 
     assert (stage.loop_after(8) is not None) == follows
-
-
-def test_without_a_worker_there_is_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last one was to be replaced after this batch."""
-    stage = Stage(monkeypatch)
-    stage.settle(8)
-    stage.submit(8)
-    last = stage.start()
-    stage.core.worker_retired(0, now=stage.now)
-    stage.done(last)
-    stage.poll()
-
-    assert stage.loops[-1] is None
 
 
 @pytest.mark.parametrize(("idempotent", "takes_ahead"), [(False, True), (True, False)])
@@ -315,35 +268,6 @@ def test_clients_are_away_from_the_end_of_the_batch_on(monkeypatch: pytest.Monke
     loop = stage.loop_after(8)
     assert loop is not None
     assert loop.returns.group_s(8) == pytest.approx((0.75, 0.75))
-
-
-def test_a_complete_batch_takes_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stage = Stage(monkeypatch, complete=6)
-    for _ in range(6):
-        stage.submit(5)
-        stage.done(stage.start())
-        stage.poll()
-    stage.submit(5)
-    running = stage.start()
-    stage.submit(7, first=10)
-    stage.done(running)
-
-    start = stage.start()
-    assert (start.rows, start.reason) == (6, "not_worth_waiting")
-
-
-def test_a_batch_that_is_full_by_bytes_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(monkeypatch, complete=6, max_batch_bytes=100)
-    stage.settle(5)
-    stage.submit(5)
-    running = stage.start()
-    stage.submit(2, first=10, size_bytes=50)
-    stage.done(running)
-
-    start = stage.start()
-    assert (start.rows, start.reason) == (2, "full")
 
 
 def test_a_complete_batch_is_sent_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

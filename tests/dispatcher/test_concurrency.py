@@ -25,15 +25,6 @@ def workers_of(batches: list[Batch[Any]]) -> list[int]:
     return [batch.worker for batch in batches]
 
 
-def test_a_worker_runs_as_many_batches_as_its_api_may() -> None:
-    """A slow one does not hold up the next; they end in any order."""
-    core = core_with(FETCH)
-    first, second = submit(core, 1, 2, 3)
-    assert [start.requests for start in done(core, second, now=0.1)] == [(3,)]
-    assert done(core, first, now=0.2) == []
-    assert [each.idle for each in core.stats(now=0.2)] == [1]
-
-
 def test_batches_go_to_the_workers_with_the_fewest() -> None:
     core = core_with(FETCH, workers=3)
     assert sorted(workers_of(submit(core, *range(3)))) == [0, 1, 2]
@@ -58,29 +49,6 @@ def test_other_apis_have_their_own_slot() -> None:
     assert submit(core, 6) == []
     assert [each.workers for each in core.stats(now=0.0)] == [2, 1]
     assert [start.requests for start in done(core, model, now=0.1)] == [(5,)]
-
-
-def test_nothing_is_sent_ahead() -> None:
-    """A slot will be free before the worker is."""
-    core = Dispatcher()
-    core.set_api(ApiRules(name="fetch", max_batch_rows=1, goal_s=10.0, concurrency=2))
-    core.worker_ready(0, now=0.0, takes_ahead=True)
-    batches = submit(core, *range(5))
-    for now in (0.1, 0.2):
-        batches = [start for batch in batches for start in done(core, batch, now)]
-        assert [batch.is_ahead for batch in batches] in ([False, False], [False])
-
-
-def test_all_batches_of_a_lost_worker_run_again() -> None:
-    core = core_with(FETCH, MODEL, workers=2)
-    submit(core, 1, 2, 3)
-    submit(core, 4, 5, api="model")
-    lost = core.worker_lost(0, now=0.1)
-    assert sorted(batch.api for batch in lost) in (["fetch", "fetch", "model"], ["fetch", "model"])
-    for worker in (2, 3, 4):
-        core.worker_ready(worker, now=0.1)
-    again = starts(poll_all(core, 2.2))
-    assert sorted(batch.requests for batch in again) == sorted(batch.requests for batch in lost)
 
 
 def test_nothing_joins_a_batch_that_runs_again() -> None:
@@ -130,13 +98,6 @@ def test_workers_lost_to_other_batches_do_not_count() -> None:
         assert running.requests == ("innocent",)
     assert done(core, running, now=60.0) == []
     assert core.is_empty
-
-
-def test_batches_that_are_late_together_are_given_up_together() -> None:
-    core = core_with(FETCH)
-    first, second = submit(core, 1, 2)
-    assert poll_all(core, 3.0) == [Abandon(first, []), Abandon(second, [])]
-    assert not core.unanswered
 
 
 @pytest.mark.parametrize(("before", "after", "more"), [(FETCH, OPEN, 0), (OPEN, FETCH, 2)])

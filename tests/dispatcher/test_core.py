@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
-from uncork_dispatcher.actions import Abandon, Action, Shed
+from tests.dispatcher.driver import core_with, poll_all, start_one, starts
+from uncork_dispatcher.actions import Action
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
@@ -66,29 +66,6 @@ def test_a_batch_keeps_to_its_limits(limits: dict[str, float], expected: list[tu
     assert requests(core, 0.0) == expected
 
 
-def test_a_key_keeps_requests_apart() -> None:
-    core = core_with(api(), workers=2)
-    for number, key in ((1, "x"), (2, "y"), (3, "x")):
-        core.submit(number, api="a", key=key, now=0.0)
-
-    assert [(start.key, start.requests) for start in starts(core.poll(0.0))] == [("x", (1, 3)), ("y", (2,))]
-
-
-@pytest.mark.parametrize("rows", [1, 0.2])
-def test_without_batching_every_request_runs_alone(rows: float) -> None:
-    """Also if rows cost less than one, and if the gateway drains."""
-    core, first = busy(api("none"))
-    for number in (1, 2, 3):
-        core.submit(number, api="a", rows=rows, now=0.1)
-    core.batch_done(first.number, status="worked", now=0.2)
-    [start] = starts(poll_all(core, 0.2))
-    assert start.requests == (1,)
-
-    core.drain(now=0.3)
-    core.batch_done(start.number, status="worked", now=0.3)
-    assert requests(core, 0.3) == [(2,)]
-
-
 @pytest.mark.parametrize(("max_hold_s", "ends"), [(1.0, 1.05), (0.02, 1.02)])
 def test_a_hold_ends_by_itself(max_hold_s: float, ends: float) -> None:
     """When the policy says, or the user if that is earlier; what comes meanwhile joins it."""
@@ -103,10 +80,6 @@ def test_a_hold_ends_by_itself(max_hold_s: float, ends: float) -> None:
     assert (start.requests, start.reason) == ((1, 2), "deadline")
 
 
-def test_without_holds_a_request_starts_at_once() -> None:
-    assert start_one(core_with(api("fixed:50", max_hold_s=0.0)), 1, now=1.0).requests == (1,)
-
-
 def test_an_empty_core_wants_no_wakeup() -> None:
     """Nor does one whose workers are all idle; a running batch has a timeout."""
     core = core_with(api(timeout_s=7.0))
@@ -115,6 +88,7 @@ def test_an_empty_core_wants_no_wakeup() -> None:
 
     start = start_one(core, 1, now=2.0)
     assert core.next_wakeup() == 9.0
+    assert repr(core) == "<Dispatcher queued=0 running=1 idle=0>"
 
     core.batch_done(start.number, status="worked", now=3.0)
     core.poll(3.0)
@@ -154,17 +128,6 @@ def test_a_request_needs_no_poll_while_the_hold_stands() -> None:
     core.submit(3, api="a", now=1.03)
     assert core.next_wakeup() == 1.03
     assert requests(core, 1.03) == [(1, 2, 3)]
-
-
-def test_after_another_input_a_request_still_needs_a_poll() -> None:
-    core, first = busy(api())
-    core.submit(1, api="a", now=0.1)
-    core.poll(0.1)
-    core.batch_done(first.number, status="worked", now=0.2)
-
-    core.submit(2, api="a", now=0.25)
-    assert core.next_wakeup() <= 0.25
-    assert requests(core, 0.25) == [(1, 2)]
 
 
 @given(
@@ -243,64 +206,6 @@ def test_time_does_not_go_back(name: str) -> None:
         INPUTS[name](core, 1.9)
 
 
-def test_an_unknown_api_is_the_callers_mistake() -> None:
-    with pytest.raises(KeyError):
-        core_with(api()).submit(1, api="b", now=0.0)
-
-
-@pytest.mark.parametrize("gone", [1, 2, 3])
-def test_a_cancelled_request_leaves_its_mates_alone(gone: int) -> None:
-    """First, middle and last: the others go, and the totals know."""
-    core, first = busy(api())
-    for number in (1, 2, 3):
-        core.submit(number, api="a", rows=2, size_bytes=5, now=0.1)
-    core.cancel(gone, now=0.2)
-    [stats] = core.stats(now=0.2)
-    assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (2, 4, 10)
-
-    core.batch_done(first.number, status="worked", now=0.3)
-    assert requests(core, 0.3) == [tuple({1, 2, 3} - {gone})]
-
-
-def test_the_last_to_leave_leaves_nothing_behind() -> None:
-    """No timer, no queue; cancelling again, or somebody unknown, changes nothing."""
-    core = core_with(api("fixed:50"))
-    core.submit(1, api="a", now=0.0)
-    core.poll(0.0)
-    core.cancel(1, now=0.01)
-    core.cancel(1, now=0.01)
-    core.cancel(99, now=0.01)
-
-    assert core.poll(0.02) == []
-    assert core.next_wakeup() == math.inf
-    assert core.is_empty
-    assert repr(core) == "<Dispatcher queued=0 running=0 idle=1>"
-
-
-def test_cancelling_a_running_request_does_not_free_its_worker() -> None:
-    """The batch continues for the others; the worker is idle when it completes."""
-    core, first = busy(api())
-    core.cancel(0, now=0.1)
-    assert not core.is_empty
-    core.submit(1, api="a", now=0.1)
-    assert core.poll(0.1) == []
-
-    assert core.batch_done(first.number, status="worked", now=0.2)
-    assert requests(core, 0.2) == [(1,)]
-
-
-def test_only_a_batch_that_runs_comes_back() -> None:
-    """Not one that came back, never was, or was lost: the core says no and frees no slot."""
-    core, first = busy(api())
-    assert core.batch_done(first.number, status="worked", now=0.1)
-    lost = start_one(core, 1, now=0.1)
-    core.worker_lost(lost.worker, now=0.2)
-
-    for number in (first.number, lost.number, 77):
-        assert not core.batch_done(number, status="worked", now=0.2)
-    assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
-
-
 def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
     """A handler that raises at once would else be taken for a fast model."""
     core, first = busy(api())
@@ -313,14 +218,6 @@ def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
     assert start_one(core, 2, now=0.6).predicted_s == pytest.approx(0.3)
 
 
-def test_the_rate_counts_rows() -> None:
-    core = core_with(api())
-    core.submit(1, api="a", rows=3, now=1.0)
-    core.submit(2, api="a", rows=4, now=1.0, expires_at=0.0)
-
-    assert core.stats(now=1.0)[0].rate_rows == pytest.approx(7 * 20)
-
-
 def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
     core = core_with(api())
     core.submit(1, api="a", rows=30, now=0.0)
@@ -329,97 +226,6 @@ def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
 
     estimate = core.stats(now=1.0)[0].estimate
     assert (estimate.seconds(20), estimate.seconds(10)) == pytest.approx((0.3, 0.2))
-
-
-def test_a_batch_past_its_timeout_is_abandoned_with_its_worker() -> None:
-    """Not before it; its requests have ended, and the worker gets no other batch."""
-    core, first = busy(api(timeout_s=2.0, goal_s=9.0))
-    core.submit(1, api="a", now=1.0)
-    assert core.poll(1.999) == []
-    assert core.next_wakeup() == 2.0
-
-    assert core.poll(2.0) == [Abandon(first, [])]
-    assert repr(core) == "<Dispatcher queued=1 running=0 idle=0>"
-    assert not core.batch_done(first.number, status="worked", now=2.1)
-    assert core.poll(2.1) == []
-
-    core.worker_ready(0, now=3.0)
-    assert requests(core, 3.0) == [(1,)]
-
-
-def test_draining_releases_what_is_held_and_refuses_what_comes() -> None:
-    """At once if a worker is idle, whatever the policy would say."""
-    core = core_with(api("fixed:50"))
-    core.submit(1, api="a", now=0.0)
-    assert core.poll(0.0) == []
-    core.drain(now=0.01)
-
-    [start] = starts(core.poll(0.01))
-    assert (start.requests, start.reason) == ((1,), "drain")
-    assert core.submit(2, api="a", now=0.02) == Shed(2, "a", "draining", 1.0)
-    assert not core.is_empty
-
-    core.batch_done(start.number, status="worked", now=0.1)
-    assert core.poll(0.1) == []
-    assert core.is_empty
-
-
-def test_changed_rules_hold_for_what_is_held() -> None:
-    """The new policy is asked and the new limit kept; what was learned stays."""
-    core = core_with(api("fixed:50"))
-    core.submit(1, api="a", now=0.0)
-    [start] = starts(core.poll(0.0) + core.poll(0.05))
-    core.batch_done(start.number, status="worked", now=0.25)
-    for number in (2, 3, 4):
-        core.submit(number, api="a", now=0.25)
-    assert core.poll(0.25) == []
-    core.set_api(api("cork", max_batch_rows=2))
-
-    assert requests(core, 0.25) == [(2, 3)]
-    [stats] = core.stats(now=0.25)
-    assert stats.queued_requests == 1
-    assert stats.estimate.seconds(1) == pytest.approx(0.2)
-
-
-def test_an_api_can_be_removed_when_all_its_requests_are_over() -> None:
-    core = core_with(api(max_batch_rows=1, goal_s=9.0))
-    now = teach(core, 0.25)
-    first = start_one(core, 0, now=now)
-    assert not core.remove_api("a")
-    core.submit(1, api="a", now=now)
-    assert core.batch_done(first.number, status="worked", now=now)
-    [second] = core.poll(now)
-    assert isinstance(second, Batch)
-    core.worker_lost(second.worker, now=now)
-    assert not core.remove_api("a"), "request 1 is queued again"
-    core.cancel(1, now=now)
-
-    assert core.remove_api("a")
-    assert core.stats(now=now) == []
-    core.set_api(api())
-    [stats] = core.stats(now=now)
-    assert stats.known_rows is None, "what was learned is forgotten"
-
-
-def test_an_api_is_not_removed_before_its_lost_requests_are_told_of() -> None:
-    """The shell names the API when it tells."""
-    core, first = busy(api("cork", idempotent=False))
-    core.worker_lost(first.worker, now=0.1)
-    assert not core.remove_api("a")
-    core.poll(0.1)
-
-    assert core.remove_api("a")
-
-
-def test_the_first_batches_teach_before_the_next_start() -> None:
-    """Without an estimate, the next decision would rest on nothing."""
-    core = core_with(api(max_batch_rows=2, goal_s=9.0))
-    first = start_one(core, 0, now=0.0)
-    core.submit(1, api="a", now=0.125)
-    core.batch_done(first.number, status="worked", now=0.25)
-
-    [start] = starts(core.poll(0.25))
-    assert start.predicted_s == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("predicts", [True, False])

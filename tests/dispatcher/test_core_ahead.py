@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.driver import poll_all, starts
-from uncork_dispatcher.actions import Abandon
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
@@ -167,47 +166,10 @@ def test_workers_that_prepare_get_batches_though_their_ends_are_uncertain() -> N
     assert [start.requests for start in stage.poll()] == [(2,)]
 
 
-def test_a_worker_that_stops_to_overlap_gets_no_batch_early() -> None:
-    stage = Stage(prepare_s=0.1)
-    stage.prepare_s = None
-    stage.now = stage.due + stage.transport_s
-    stage.done(stage.first)
-    stage.submit(1)
-    [stage.first] = stage.poll()
-    stage.submit(2, 3)
-    assert stage.poll() == []
-
-    assert stage.core.next_wakeup() == pytest.approx(stage.due - 2 * stage.transport_s)
-
-
 def test_deadlines_allow_for_what_batches_ahead_do_not_take() -> None:
     without, overlapping = Stage(api(goal_s=1.0)), Stage(api(goal_s=1.0), prepare_s=0.1)
     [model, other] = [stage.core._apis["a"].model for stage in (without, overlapping)]
     assert other.allowance_s - model.allowance_s == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize("then", [1.5, -0.5])
-def test_it_is_sent_once_it_is_full(then: float) -> None:
-    """Also if that is after the time at which it could have been sent, and before the reply is late."""
-    stage = Stage()
-    stage.submit(1)
-    stage.poll()
-    stage.now = stage.due - then * stage.transport_s
-    assert stage.poll() == []
-    stage.submit(2)
-    assert stage.core.next_wakeup() == stage.now
-
-    assert [ahead.requests for ahead in stage.poll()] == [(1, 2)]
-
-
-def test_a_batch_that_becomes_full_in_time_waits_for_that_time() -> None:
-    stage = Stage()
-    stage.submit(1)
-    stage.poll()
-    stage.now += 0.01
-    stage.submit(2)
-
-    assert stage.core.next_wakeup() == pytest.approx(stage.due - 2 * stage.transport_s)
 
 
 @pytest.mark.parametrize(
@@ -250,43 +212,6 @@ def test_nothing_is_sent_behind_what_may_not_run_again() -> None:
     assert stage.poll(stage.due) == []
 
 
-def test_a_drain_sends_nothing_ahead() -> None:
-    stage = Stage()
-    stage.submit(1, 2)
-    stage.core.drain(now=stage.now)
-
-    assert stage.poll(stage.due) == []
-
-
-def test_before_the_estimate_is_earned_nothing_is_sent_ahead() -> None:
-    core = Dispatcher()
-    core.set_api(api())
-    core.worker_ready(0, now=0.0, takes_ahead=True)
-    core.profile("a", 0, [(1, 0.25), (2, 0.25)], now=0.0)
-    for number in range(6):
-        core.submit(number, api="a", now=0.0)
-
-    assert len(starts(poll_all(core, 0.0))) == 1
-    assert starts(poll_all(core, 0.249)) == []
-
-
-def test_two_workers_get_a_batch_ahead_each() -> None:
-    """The one that should be done first is first."""
-    stage = Stage(workers=2)
-    stage.now += 0.1
-    stage.submit(1, 2)
-    [second] = stage.poll()
-    stage.submit(3, 4, 5, 6, 7, 8)
-    sent = []
-    while stage.core.next_wakeup() < second.predicted_s + stage.now:
-        sent += stage.poll(stage.core.next_wakeup())
-
-    assert [(start.worker, start.requests) for start in sent] == [
-        (stage.first.worker, (3, 4)),
-        (second.worker, (5, 6)),
-    ]
-
-
 def test_the_batch_ahead_starts_when_the_reply_has_come() -> None:
     """From then its time counts; what it waited at the worker teaches nothing, about transport either."""
     stage = Stage()
@@ -304,49 +229,6 @@ def test_the_batch_ahead_starts_when_the_reply_has_come() -> None:
     assert after.transport_s == before.transport_s
     assert after.estimate.seconds(2) == pytest.approx(SECONDS, rel=0.01)
     assert stage.core.is_empty
-
-
-def test_a_chain_of_batches_teaches() -> None:
-    """Though no worker is idle in between: the core learns from a batch while the next one runs."""
-    stage = Stage()
-    ahead = stage.ahead()
-    stage.submit(3, 4)
-    stage.now = stage.due + 2 * SECONDS
-    stage.done(stage.first, seconds=3 * SECONDS)
-    assert stage.poll() == []
-
-    stage.first = ahead
-    [_] = stage.poll(stage.core.next_wakeup())
-    assert stage.core.next_wakeup() > stage.now, "nothing is left to learn"
-    assert stage.core.sample("a").estimate.seconds(2) > 1.1 * SECONDS
-
-
-def test_both_batches_of_a_lost_worker_run_again() -> None:
-    stage = Stage()
-    stage.ahead()
-    stage.core.worker_lost(0, now=stage.now)
-    stage.core.worker_ready(0, now=stage.now, takes_ahead=True)
-
-    [again] = stage.poll()
-    assert again.requests == (0,)
-    stage.submit(3, 4)
-    assert stage.poll(stage.now + SECONDS) == [], "nothing goes behind a batch that runs again"
-    stage.done(again)
-    assert [start.requests for start in stage.poll()] == [(1, 2)]
-
-
-def test_a_batch_ahead_of_one_that_timed_out_runs_again() -> None:
-    """Its worker is given up; only the batch that ran has failed."""
-    stage = Stage(api(timeout_s=2.0))
-    ahead = stage.ahead()
-    since = stage.first.started
-    assert since is not None
-    [abandoned] = [action for action in poll_all(stage.core, since + 2.0) if not isinstance(action, Batch)]
-    assert abandoned == Abandon(stage.first, [ahead])
-    assert not stage.core.runs(ahead.number)
-    stage.core.worker_ready(1, now=since + 2.0)
-
-    assert [start.requests for start in stage.poll(since + 2.0)] == [(1, 2)]
 
 
 @pytest.mark.parametrize(("margin", "expected"), [(-0.5, (2,)), (0.5, (2,)), (1.5, (2, 3))])
@@ -378,15 +260,3 @@ def test_its_size_is_what_can_be_done_in_time_from_its_start(
     [ahead] = starts(poll_all(core, core.next_wakeup()))
     assert ahead.requests == expected
     assert core.next_wakeup() < math.inf
-
-
-@pytest.mark.parametrize(("left_s", "reason"), [(0.4, "deadline"), (0.7, None)])
-def test_admission_counts_the_batch_ahead(left_s: float, reason: str | None) -> None:
-    """The batch ahead ends 0.25 s after the one that runs; a request takes 0.25 s more."""
-    stage = Stage()
-    due = stage.due
-    stage.ahead()
-
-    refused = stage.core.submit(9, api="a", now=stage.now, expires_at=due + left_s)
-
-    assert (refused and refused.reason) == reason

@@ -48,16 +48,6 @@ def test_a_goal_that_cannot_be_met_does_not_push_ahead() -> None:
     assert [start.requests for start in starts(core.poll(now + 0.1))] == [(2,)]
 
 
-def test_a_hold_of_one_api_blocks_nobody() -> None:
-    """The more urgent queue wants to wait; the other takes the worker."""
-    holding = ApiRules(name="holding", goal_s=0.1, policy="fixed:50")
-    core = core_with(holding, LOOSE)
-    core.submit(1, api="holding", now=0.0)
-    core.submit(2, api="loose", now=0.0)
-
-    assert [start.requests for start in starts(core.poll(0.0))] == [(2,)]
-
-
 @pytest.mark.parametrize(("slow_goal_s", "quick_goal_s"), [(0.1, 1.0), (1.0, 0.1)])
 def test_the_earliest_end_of_several_holds_counts(slow_goal_s: float, quick_goal_s: float) -> None:
     slow = ApiRules(name="slow", goal_s=slow_goal_s, policy="fixed:90")
@@ -80,22 +70,3 @@ def test_a_flood_of_one_api_does_not_starve_the_other(many: ApiRules, few: ApiRu
 
     assert end.refused == {}
     assert max(end.latency[number] for number in range(1000, 1020)) < few.goal_s
-
-
-def test_apis_learn_for_themselves() -> None:
-    """What one takes says nothing of the other; each counts its own requests."""
-    core = core_with(TIGHT, LOOSE)
-    now = teach(core, 0.25, api="tight", batches=1)
-    first = start_one(core, 1, now=now, api="loose")
-    core.submit(2, api="loose", rows=4, size_bytes=9, now=now)
-    tight, loose = core.stats(now=now + 0.5)
-
-    assert (tight.name, loose.name) == ("tight", "loose")
-    assert tight.estimate.seconds(1) == pytest.approx(0.25)
-    assert loose.estimate.seconds(1) == 0.0
-    assert first.predicted_s == 0.0
-    assert (tight.queued_requests, tight.queued_rows, tight.queued_bytes) == (0, 0, 0)
-    assert (loose.queued_requests, loose.queued_rows, loose.queued_bytes) == (1, 4, 9)
-    assert tight.oldest_s == 0
-    assert loose.oldest_s == pytest.approx(0.5)
-    assert tight.rate_rows != loose.rate_rows

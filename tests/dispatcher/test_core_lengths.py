@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.driver import core_with, poll_all, starts
-from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.simulator.lengths import row_lengths
 from uncork_dispatcher.simulator.run import simulate
 from uncork_dispatcher.simulator.scenario import Run, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
@@ -146,77 +144,6 @@ def test_where_padding_takes_no_time_all_lengths_mix() -> None:
     assert on.run_all() == [tuple(queued)]
 
 
-def test_rows_of_one_request_are_padded_to_its_longest() -> None:
-    """Six rows that cost 100, the largest of which costs 50."""
-    on = Padded()
-    on.core.submit(1, api="a", now=0.0, rows=100, count=6, longest=50)
-    start = on.start()
-    assert (start.rows, start.padded) == (100, 300)
-
-
-def test_flows_take_turns_among_the_lengths_that_mix() -> None:
-    """A request that does not fit in is passed over; its flow does not lose its share."""
-    on, first = busy(fair=True)
-    a = on.submit(10, 10, flow="a")
-    b = on.submit(400, 10, flow="b")
-    on.finish(first)
-    assert on.run_all() == [(a[0], a[1], b[1]), (b[0],)]
-
-
-def test_of_deadlines_that_clients_set_the_earliest_decides() -> None:
-    on, first = busy()
-    queued = on.submit(10, 11)
-    on.core.submit(1000, api="a", now=on.now, rows=400, count=1, expires_at=on.now + 30)
-    on.core.submit(1001, api="a", now=on.now, rows=390, count=1, expires_at=on.now + 40)
-    on.finish(first)
-    assert on.run_all() == [(1000, 1001), tuple(queued)]
-
-
-def late_answers(*, workers: int, rate: float, seconds: float, **scenario: Any) -> tuple[float, float]:
-    """Return the answers per second under overload with a goal of 300 ms, and the share that missed it."""
-    random_ = random.Random(3)
-    arrivals = [0.0]
-    while arrivals[-1] < seconds:
-        arrivals.append(arrivals[-1] + random_.expovariate(rate))
-    run = simulate(Scenario(arrivals=arrivals, workers=workers, limit_rows=16_384, goal_s=0.3, **scenario))
-    late = [one for one in run.answered if one.finish - one.arrival > 0.3]
-    return len(run.answered) / seconds, len(late) / len(run.answered)
-
-
-def padded_time(intercept_s: float) -> ServiceTime:
-    return ServiceTime(intercept_s=intercept_s, slope_s=20e-6, padding=1.0, noise_cv=0.1)
-
-
-def a_tenth_long(random_: random.Random) -> float:
-    """Draw a length: a tenth of the rows are 32 times as long as the others."""
-    return 512.0 if random_.random() < 0.1 else 16.0
-
-
-def test_overload_does_not_collapse() -> None:
-    """Nearly all answers keep the goal."""
-    answers_per_s, late = late_answers(
-        workers=1, rate=1600, seconds=5, service=padded_time(0.002), lengths=a_tenth_long
-    )
-    assert answers_per_s > 400
-    assert late < 0.03
-
-
-@pytest.mark.parametrize("padding", [0.0, 1.0])
-def test_a_long_request_does_not_starve(padding: float) -> None:
-    """Clients of short requests come back at once; the long one starts when it is the most urgent."""
-    on = Padded(padding=padding)
-    on.teach()
-    on.submit(*[10.0] * 40)
-    [long] = on.submit(400)
-    for batches in range(4):  # noqa: B007
-        start = on.start()
-        if long in start.requests:
-            break
-        on.finish(start)
-        on.submit(*[10.0] * len(start.requests))
-    assert batches <= 1
-
-
 LENGTH = 128.0
 """A power of two: its multiples are exact."""
 
@@ -260,26 +187,6 @@ def padded_threefold(**limits: object) -> Padded:
     return on
 
 
-def test_a_batch_is_predicted_with_its_padding() -> None:
-    on = Padded()
-    on.teach()
-    on.submit(40, 60)
-    start = on.start()
-    assert start.predicted_s == pytest.approx(FIXED_S + TOKEN_S * 120, rel=0.01)
-
-
-def test_a_request_alone_is_not_expected_to_be_padded() -> None:
-    """Though batches have had much padding: one that can just be answered in time is not shed."""
-    on = padded_threefold()
-    on.submit(100)
-    first = on.start()
-    needed_s = FIXED_S + TOKEN_S * 600
-    on.core.submit(5000, api="a", now=on.now, rows=600, count=1, expires_at=on.now + needed_s + 0.025)
-    assert [one for one in poll_all(on.core, on.now) if isinstance(one, Shed)] == []
-    on.finish(first)
-    assert on.start().requests == (5000,)
-
-
 def test_a_queue_is_full_with_the_usual_padding() -> None:
     """Requests of cost 100 count 300, so two fill a batch of 600; the policy would wait for more."""
     on = padded_threefold(max_batch_rows=600, policy="fixed:1000")
@@ -287,13 +194,6 @@ def test_a_queue_is_full_with_the_usual_padding() -> None:
         assert poll_all(on.core, on.now) == []
         on.core.submit(number, api="a", now=on.now, rows=100, count=6, longest=50)
     assert on.start().requests == (1, 2)
-
-
-def test_before_the_first_batch_lengths_are_kept_apart() -> None:
-    on = Padded()
-    short = on.submit(10, 10)
-    long = on.submit(400)
-    assert on.run_all() == [tuple(short), tuple(long)]
 
 
 def test_lengths_mix_until_batches_have_shown_that_the_model_pads() -> None:
@@ -314,40 +214,6 @@ def test_lengths_mix_until_batches_have_shown_that_the_model_pads() -> None:
         mixed.append(on.run_all()[0] == tuple(queued))
         assert start.requests == tuple(first)
     assert mixed == [True] * 5 + [False] * 3
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("padding", "share"), [(1.0, 1.05), (0.5, 1.0), (0.0, 0.55)])
-def test_the_first_batches_take_no_longer_than_their_requests_one_by_one(
-    padding: float, share: float, seed: int
-) -> None:
-    """In all, with a full queue from the start. If they mixed all lengths, padded ones took twice as long."""
-    on, random_ = Padded(padding=padding), random.Random(seed)
-    draw = row_lengths("lognormal:64:1").draw
-    on.submit(*[draw(random_) for _ in range(64)])
-    alone_s = 0.0
-    for _ in range(10):
-        start = on.start()
-        on.finish(start)
-        alone_s += sum(FIXED_S + TOKEN_S * on.lengths[one] for one in start.requests)
-        on.submit(*[draw(random_) for _ in start.requests])
-    assert on.now < share * alone_s
-
-
-@pytest.mark.parametrize("padding", [1.0, 0.5])
-def test_a_cold_start_answers_as_many_as_one_by_one(padding: float) -> None:
-    """In a closed loop whose batches would take three times as long if they mixed all lengths."""
-    scenario = Scenario(
-        service=replace(padded_time(0.004), padding=padding),
-        arrivals=Clients(count=64),
-        limit_rows=16_384,
-        goal_s=1e3,
-        requests=400,
-        lengths=row_lengths("lognormal:64:1").draw,
-    )
-    cork, alone = (simulate(replace(scenario, policy=policy)).answered for policy in ("cork", "none"))
-    assert cork[200].finish < alone[200].finish
-    assert cork[350].finish < 0.9 * alone[350].finish
 
 
 def of_bodies(measure: str, *, seed: int = 1) -> tuple[Dispatcher, list[tuple[int, ...]]]:
@@ -424,48 +290,6 @@ def test_rows_beyond_the_limit_of_the_model_share_a_batch() -> None:
     queued = on.submit(200, 10, 1000)
     on.finish(first)
     assert on.run_all() == [(queued[0], queued[2]), (queued[1],)]
-
-
-class Bodies:
-    """A core whose worker takes time by the bytes of the longest body; its rows have no cost."""
-
-    def __init__(self, policy: str) -> None:
-        self.core, self.now, self.submitted = (
-            core_with(ApiRules(name="a", policy="fixed:0", goal_s=60.0)),
-            0.0,
-            0,
-        )
-        for sizes in [(100,), (1000,), (4000,), (500, 600), (1000, 1300), (90, 110, 4000)] * 40:
-            self.submit(*sizes)
-            self.run_all()
-        self.core.set_api(ApiRules(name="a", policy=policy, goal_s=60.0))
-
-    def submit(self, *sizes: int) -> None:
-        """Queue requests of one row with bodies of these sizes."""
-        for size_bytes in sizes:
-            self.submitted += 1
-            self.core.submit(self.submitted, api="a", now=self.now, size_bytes=size_bytes)
-
-    def run_all(self) -> list[int]:
-        """Run what is queued; return the number of requests of each batch."""
-        batches = []
-        while batch := starts(poll_all(self.core, self.now)):
-            for start in batch:
-                batches.append(len(start.requests))
-                longest = start.padded
-                self.now += FIXED_S + TOKEN_S * longest / 10
-                self.core.batch_done(start.number, status="worked", now=self.now)
-        return batches
-
-
-@pytest.mark.parametrize(("policy", "most"), [("none", 1), ("fixed:0:1", 1), ("fixed:0:3", 3)])
-def test_the_rows_of_a_policy_are_a_limit_for_short_rows_too(policy: str, most: int) -> None:
-    """Many short rows are as large as few of the usual length."""
-    on = Bodies(policy)
-    [stats] = on.core.stats(now=on.now)
-    assert stats.padding is not None
-    on.submit(*[100] * 12)
-    assert on.run_all() == [most] * (12 // most)
 
 
 @pytest.mark.parametrize(("policy", "most"), [("none", 1), ("fixed:0:30", 3)])

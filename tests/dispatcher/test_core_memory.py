@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tests.dispatcher.driver import core_with, poll_all, starts
@@ -31,22 +30,6 @@ def test_each_worker_gets_what_fits_there() -> None:
     assert {batch.worker: batch.rows for batch in started(core)} == {0: 64, 1: 20, 2: 64}
 
 
-def test_a_limit_ends_or_changes() -> None:
-    core = core_with(API)
-    sizes = []
-    for number, fits in enumerate((20.0, 5.0, math.inf, 7.9)):
-        core.limit_batches(0, "a", fits, now=0.0)
-        submit(core, 64, first=100 * number)
-        rows = 0.0
-        while rows < 64:
-            [batch] = started(core)
-            rows += batch.rows
-            sizes.append(batch.rows)
-            core.batch_done(batch.number, status="failed", now=0.0)
-
-    assert sizes == [20, 20, 20, 4, *[5] * 12, 4, 64, *[7] * 9, 1]
-
-
 def test_it_is_gone_with_its_worker() -> None:
     core = core_with(API)
     core.limit_batches(0, "a", 20.0, now=0.0)
@@ -56,25 +39,6 @@ def test_it_is_gone_with_its_worker() -> None:
     submit(core, 64)
 
     assert [batch.rows for batch in started(core)] == [64]
-
-
-def test_it_is_that_of_one_api() -> None:
-    core = core_with(API, ApiRules(name="b", max_batch_rows=64, policy="fixed:0"))
-    core.limit_batches(0, "b", 20.0, now=0.0)
-    submit(core, 64)
-
-    assert [batch.rows for batch in started(core)] == [64]
-    assert {api.name: api.fits for api in core.stats(now=0.0)} == {"a": math.inf, "b": 20}
-
-
-def test_a_request_that_is_larger_runs_alone() -> None:
-    """The worker makes its calls smaller."""
-    core = core_with(API)
-    core.limit_batches(0, "a", 4.0, now=0.0)
-    submit(core, 2, rows=10)
-
-    [batch] = started(core)
-    assert batch.rows == 10
 
 
 def test_cost_is_limited_as_rows_are() -> None:
@@ -142,16 +106,3 @@ def test_a_lost_batch_runs_again_in_parts_that_fit() -> None:
     assert [len(part) for part in parts] == [20, 20, 10]
     assert tuple(number for part in parts for number in part) == whole.requests
     assert core.is_empty
-
-
-def test_requests_in_quarantine_still_run_alone() -> None:
-    core = core_with(API, workers=1)
-    submit(core, 3)
-    started(core)
-    for worker in (1, 2):
-        core.worker_lost(worker - 1, now=0.0)
-        core.worker_ready(worker, now=0.0)
-        core.limit_batches(worker, "a", 3.0, now=0.0)
-        [batch] = started(core)
-
-    assert batch.requests == (0,)

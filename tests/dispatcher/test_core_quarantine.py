@@ -61,27 +61,6 @@ def test_the_requests_of_a_batch_that_is_lost_twice_run_one_by_one() -> None:
     assert core.is_empty
 
 
-def test_other_workers_go_on_meanwhile() -> None:
-    core = quarantined(workers=3)
-    core.submit(4, api="a", now=0.5)
-    core.submit(5, api="a", now=0.5)
-
-    assert [start.requests for start in starts(core.poll(0.5))] == [(4, 5), (1,)]
-
-
-def test_quarantined_requests_come_behind_what_is_held_when_they_are_put_back() -> None:
-    core = running_three()
-    core.submit(4, api="a", now=0.1)
-    lose_twice(core, 0, now=0.5)
-    assert core.poll(0.5) == []
-    [stats] = core.stats(now=0.5)
-    assert (stats.queued_requests, stats.queued_rows, stats.queued_bytes) == (4, 4, 30)
-
-    core.worker_ready(0, now=1.0)
-    [start] = starts(core.poll(1.0))
-    assert start.requests == (4,)
-
-
 def test_on_an_only_worker_quarantined_requests_and_others_take_turns() -> None:
     core = quarantined(workers=1)
     core.worker_ready(1, now=1.0)
@@ -99,38 +78,6 @@ def test_on_an_only_worker_quarantined_requests_and_others_take_turns() -> None:
     assert seen == [(1,), (4, 5, 6), (2,), (7, 8, 9), (3,)]
 
 
-def lose_all_twice(core: Dispatcher, *, now: float) -> None:
-    """Lose the workers of all batches that can start, once and again; new ones replace them."""
-    for number, start in enumerate(starts(core.poll(now)) + starts(core.poll(now))):
-        core.worker_ready(100 + number, now=now)
-        core.worker_lost(start.worker, now=now)
-    for number, start in enumerate(starts(core.poll(now))):
-        core.worker_ready(200 + number, now=now)
-        core.worker_lost(start.worker, now=now)
-
-
-def test_quarantined_requests_of_two_apis_run_side_by_side() -> None:
-    """One of each; what one api's requests do to workers says nothing of the other's."""
-    core = core_with(RULES, ApiRules(name="b", goal_s=10.0), workers=4)
-    for number, api in enumerate("aabb"):
-        core.submit(number, api=api, now=0.0)
-    lose_all_twice(core, now=0.1)
-
-    assert sorted(start.requests for start in starts(core.poll(0.1))) == [(0,), (2,)]
-
-
-def test_the_key_of_a_quarantined_request_is_kept() -> None:
-    core = core_with(RULES, workers=4)
-    for number, key in enumerate("xy"):
-        core.submit(number, api="a", key=key, now=0.0)
-    lose_all_twice(core, now=0.1)
-
-    [first] = starts(core.poll(0.1))
-    core.batch_done(first.number, status="worked", now=0.2)
-    [second] = starts(core.poll(0.2))
-    assert [(one.key, one.requests) for one in (first, second)] == [("x", (0,)), ("y", (1,))]
-
-
 def test_what_kills_alone_is_lost() -> None:
     core = quarantined(workers=3)
     core.poll(0.5)
@@ -141,40 +88,6 @@ def test_what_kills_alone_is_lost() -> None:
     assert isinstance(again, Batch)
     assert again.requests == (2,)
     assert core.poll(0.6) == []
-
-
-def test_what_may_not_run_twice_is_lost_at_once() -> None:
-    core = running_three(ApiRules(name="a", idempotent=False), workers=2)
-    core.worker_lost(0, now=0.5)
-
-    assert core.poll(0.5) == [Lost(1), Lost(2), Lost(3)]
-    assert core.is_empty
-    assert core.stats(now=0.5)[0].queued_requests == 0
-
-
-def test_who_has_left_is_not_run_a_third_time() -> None:
-    """The first, here; no request is lost."""
-    core = running_three(workers=3)
-    core.worker_lost(0, now=0.5)
-    [again] = starts(core.poll(0.5))
-    core.cancel(1, now=0.6)
-    core.worker_lost(again.worker, now=0.7)
-
-    [start] = starts(core.poll(0.7))
-    assert start.requests == (2,)
-    assert core.stats(now=0.7)[0].queued_requests == 1
-
-
-def test_a_quarantined_request_may_leave_while_it_runs() -> None:
-    """If its worker is lost, no request is reported lost; the next quarantined one has its turn."""
-    core = quarantined(workers=3)
-    core.poll(0.5)
-    core.cancel(1, now=0.6)
-    core.worker_lost(1, now=0.7)
-
-    [start] = core.poll(0.7)
-    assert isinstance(start, Batch)
-    assert start.requests == (2,)
 
 
 @at_most(50)

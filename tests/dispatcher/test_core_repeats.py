@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import pytest
-
 from tests.dispatcher.driver import core_with, poll_all, start_one, starts, teach
 from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.policies.base import Reason
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import Holding
 
@@ -49,31 +46,6 @@ def test_a_lost_batch_runs_again_whole_and_unmixed() -> None:
     assert [start.requests for start in starts(poll_all(core, 0.6))] == [(4,)]
 
 
-def test_it_runs_again_in_its_old_place() -> None:
-    """Before all that came later, though they have waited for a worker too."""
-    core = running_three(on_hosts("x"))
-    core.submit(4, api="a", now=0.1)
-    core.worker_lost(0, now=0.5)
-    assert core.poll(0.5) == []
-    [stats] = core.stats(now=0.5)
-    assert (stats.queued_requests, stats.queued_rows, stats.oldest_s) == (4, 4, 0.5)
-
-    core.worker_ready(1, now=1.0, host="x")
-    [start] = starts(core.poll(1.0))
-    assert (start.requests, start.reason) == ((1, 2, 3), "not_worth_waiting")
-
-
-def test_it_comes_first_of_those_that_arrived_at_its_time() -> None:
-    core = on_hosts("x")
-    for number in range(1, 7):
-        core.submit(number, api="a", now=0.0)
-    core.poll(0.0)
-    core.worker_lost(0, now=0.5)
-    core.worker_ready(1, now=0.5, host="x")
-
-    assert [start.requests for start in starts(core.poll(0.5))] == [(1, 2, 3)]
-
-
 def test_it_is_whole_even_if_the_limits_have_become_lower() -> None:
     core = running_three(on_hosts("xy"))
     core.set_api(dataclasses.replace(RULES, max_batch_rows=1))
@@ -82,44 +54,7 @@ def test_it_is_whole_even_if_the_limits_have_become_lower() -> None:
     assert [start.requests for start in starts(core.poll(0.5))] == [(1, 2, 3)]
 
 
-def test_its_key_is_kept_and_a_full_batch_does_not_go_before_it() -> None:
-    """When a batch has ended, full batches start before anything is learned from it."""
-    core = on_hosts("xy")
-    now = teach(core, 0.1)
-    core.submit(1, api="a", key="k", now=now)
-    [lost] = starts(core.poll(now))
-    running_three(core, first=2, now=now)
-    core.worker_lost(lost.worker, now=now)
-    for number in range(5, 9):
-        core.submit(number, api="a", now=now + 0.1)
-    core.batch_done(lost.number + 1, status="worked", now=now + 0.1)
-
-    assert [(start.key, start.requests) for start in starts(poll_all(core, now + 0.1))] == [("k", (1,))]
-
-
-@pytest.mark.parametrize("draining", [False, True])
-def test_draining_runs_it_again(draining: bool) -> None:
-    core = running_three(on_hosts("xy"))
-    if draining:
-        core.drain(now=0.1)
-    core.worker_lost(0, now=0.5)
-    reason: Reason = "drain" if draining else "not_worth_waiting"
-
-    assert [(start.requests, start.reason) for start in starts(core.poll(0.5))] == [((1, 2, 3), reason)]
-
-
 # Requests of a lost batch that end otherwise
-
-
-def test_cancelled_requests_do_not_run_again() -> None:
-    """Whether they left before the loss or after it; the others run as one batch."""
-    core = running_three(on_hosts("x"))
-    core.cancel(1, now=0.2)
-    core.worker_lost(0, now=0.5)
-    core.cancel(3, now=0.6)
-    core.worker_ready(1, now=0.7)
-
-    assert [start.requests for start in starts(core.poll(0.7))] == [(2,)]
 
 
 def test_it_is_not_shed_for_being_late() -> None:
@@ -157,9 +92,6 @@ def test_without_workers_it_waits_past_its_goal_but_not_for_ever() -> None:
     assert core.is_empty
 
 
-# Hosts
-
-
 def test_it_waits_for_a_busy_worker_of_another_host() -> None:
     """Others take the idle worker of its own meanwhile. Not even a loss there is its second."""
     core = running_three(running_three(on_hosts("xyx")), first=4)
@@ -176,15 +108,3 @@ def test_it_waits_for_a_busy_worker_of_another_host() -> None:
     assert [(start.worker, start.requests) for start in starts(poll_all(core, 0.6))] == [(1, (1, 2, 3))]
     core.batch_done(4, status="worked", now=0.7)
     assert [(start.worker, start.requests) for start in starts(poll_all(core, 0.7))] == [(1, (7,))]
-
-
-# Retired workers
-
-
-def test_the_batch_of_a_retired_worker_that_dies_runs_again() -> None:
-    """On any worker: no host has died."""
-    core = running_three(on_hosts("xxy"))
-    core.worker_retired(0, now=0.1)
-    core.worker_lost(0, now=0.2)
-
-    assert [(start.worker, start.requests) for start in starts(core.poll(0.2))] == [(1, (1, 2, 3))]

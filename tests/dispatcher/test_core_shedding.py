@@ -32,9 +32,6 @@ def taught(seconds: float = 0.1, **limits: float) -> tuple[Dispatcher, float]:
     return core, now
 
 
-# Who is never refused
-
-
 @pytest.mark.parametrize("policy", ["cork", "cork-classic"])
 @pytest.mark.parametrize(
     ("arrivals", "goal_s"),
@@ -75,22 +72,6 @@ def test_nobody_is_refused_before_the_estimate_is_earned() -> None:
     assert [start.requests for start in starts(core.poll(now + 5.0))] == [(1,)]
 
 
-def test_overload_refuses_some_and_answers_the_others_in_time() -> None:
-    """Twice what the worker can do, batches of 4 at most: the goal is met but for a batch's extra rows."""
-    arrivals = [Arrival(i / 150) for i in range(3000)]
-    rules = ApiRules(name="a", goal_s=0.3, max_batch_rows=4)
-    end = Driver(core_with(rules), arrivals, model).run()
-    late = [latency for number, latency in end.latency.items() if number > 100 and latency > 0.31]
-
-    assert {shed.reason for shed in end.refused.values()} == {"deadline"}
-    assert len(end.latency) + len(end.refused) == 3000
-    assert len(end.latency) > 0.9 * 3000 * (4 / 0.052) / 150
-    assert late == []
-
-
-# At the door
-
-
 def deserted(startup_s: float = 2.0, **limits: float) -> tuple[Dispatcher, float]:
     """A core whose only worker took so long to start, ran five batches of 0.1 s, and dies at that time."""
     core = core_with(ApiRules(name="a", **limits), workers=0)  # type: ignore[arg-type]
@@ -125,17 +106,6 @@ def test_a_request_that_the_next_worker_can_answer_in_time_is_queued(
     assert [start.requests for start in starts(core.poll(now + 2.0))] == ([] if refused else [(1,)])
 
 
-def test_a_backlog_that_the_next_worker_cannot_answer_in_time_is_not_queued() -> None:
-    """One batch in 0.1 s after 2 s: the goal allows three; the fourth is refused until they are done."""
-    core, now = deserted(goal_s=2.35, max_batch_rows=1)
-    answers = [core.submit(number, api="a", now=now) for number in range(4)]
-
-    assert answers[:3] == [None] * 3
-    assert answers[3] is not None
-    assert answers[3].reason == "no_worker"
-    assert answers[3].retry_after_s == pytest.approx(2.3)
-
-
 def test_queued_requests_are_refused_when_their_worker_is_put_off() -> None:
     """It failed in setup and is tried again in 5 s; those that can wait so long stay."""
     core, now = deserted(goal_s=9.0)
@@ -148,39 +118,6 @@ def test_queued_requests_are_refused_when_their_worker_is_put_off() -> None:
     assert (shed.request, shed.reason) == (1, "no_worker")
     assert shed.retry_after_s == pytest.approx(7.0), "the other is due later, and would not go before it"
     assert core.next_wakeup() == pytest.approx(now + 8.9), "the last moment to start the other"
-
-
-def test_a_worker_that_comes_back_is_waited_for_anew() -> None:
-    core = core_with(ApiRules(name="a", goal_s=1e5, timeout_s=2.0))
-    core.submit(1, api="a", now=0.0)
-    core.worker_lost(0, now=0.0)
-    core.poll(0.0)
-    assert core.next_wakeup() == 2.0
-    core.worker_ready(1, now=1.5)
-    core.worker_lost(1, now=1.5)
-    core.worker_ready(2, now=1.9)
-    core.poll(1.9)
-    core.worker_lost(2, now=5.0)
-    core.poll(5.0)
-
-    assert core.next_wakeup() == 7.0
-
-
-def test_retry_after_grows_with_the_backlog() -> None:
-    """At least a second; then until the backlog is done."""
-    told = []
-    for queued in range(1, 7):
-        core, now = taught(seconds=1.0, goal_s=100.0, max_batch_rows=1, max_queue_rows=6)
-        for number in range(queued):
-            core.submit(number, api="a", now=now)
-        refused = core.submit(100, api="a", rows=10, now=now)
-        assert refused is not None
-        told.append(refused.retry_after_s)
-
-    assert told == pytest.approx([2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
-
-
-# After it was queued
 
 
 @pytest.mark.parametrize(("goal_s", "patience"), [(0.5, math.inf), (9.0, 0.5)])
@@ -220,16 +157,6 @@ def test_a_request_far_larger_than_any_batch_seen_is_not_refused_by_prediction()
     assert core.next_wakeup() > now + 0.2
 
 
-def test_a_large_request_does_not_keep_others_from_being_refused() -> None:
-    """No prediction is trusted for the 100 rows; the single row behind them is hopeless anyway."""
-    core, now = taught(seconds=0.05, goal_s=0.3)
-    core.submit(1, api="a", rows=100, now=now)
-    core.submit(2, api="a", now=now + 0.01)
-    core.poll(now + 0.01)
-
-    assert 2 in [action.request for action in core.poll(now + 0.4) if isinstance(action, Shed)]
-
-
 def test_what_the_release_leaves_behind_is_looked_at_again() -> None:
     """The worker that comes back takes one request, and for the other it is too late."""
     core, now = taught(goal_s=0.5, max_batch_rows=1)
@@ -242,18 +169,6 @@ def test_what_the_release_leaves_behind_is_looked_at_again() -> None:
     assert start.requests == (1,)
     assert isinstance(shed, Shed)
     assert (shed.request, shed.reason) == (2, "deadline")
-
-
-def test_a_client_that_gives_up_is_refused_then() -> None:
-    """Also while nothing is known; and it is not started any more."""
-    core = core_with(ApiRules(name="a"))
-    start_one(core, 0, now=0.0)
-    core.submit(1, api="a", now=0.0, expires_at=0.2)
-    assert core.poll(0.1) == []
-    assert core.next_wakeup() == 0.2
-
-    core.batch_done(1, status="worked", now=0.2)
-    assert core.poll(0.2) == [Shed(1, "a", "client_deadline", 1.0)]
 
 
 def test_a_client_may_give_up_while_its_request_runs() -> None:
@@ -289,15 +204,3 @@ def test_a_batch_that_ends_leaves_the_times_of_others() -> None:
     assert core.next_wakeup() == 0.4
     core.batch_done(2, status="worked", now=0.1)
     assert core.next_wakeup() == math.inf
-
-
-def test_a_client_that_gives_up_is_not_hidden_by_one_more_urgent() -> None:
-    """Before it stands a request with an earlier goal, and a client that waits for ever."""
-    core = core_with(ApiRules(name="a", goal_s=0.3))
-    start_one(core, 0, now=0.0)
-    core.submit(1, api="a", now=0.0)
-    core.submit(2, api="a", now=0.1, expires_at=0.5)
-    core.poll(0.1)
-
-    assert core.next_wakeup() == 0.5
-    assert core.poll(0.5) == [Shed(2, "a", "client_deadline", 1.0)]

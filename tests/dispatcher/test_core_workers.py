@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dispatcher.driver import core_with, poll_all, start_one, starts
+from tests.dispatcher.driver import core_with, poll_all, starts
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
 
@@ -57,20 +57,3 @@ def test_a_worker_that_leaves_is_forgotten(how: str) -> None:
     ran = starts(poll_all(core, now))
     assert [start.predicted_s for start in ran] == [average] * len(ran)
     assert {start.worker for start in ran} >= {1}
-
-
-def test_a_worker_that_is_called_off_is_not_waited_for() -> None:
-    """Without it there will be no worker, so a request is refused at once instead of when it is late."""
-    core = core_with(ApiRules(name="a", goal_s=10.0), workers=0)
-    core.worker_expected(0, now=0.0)
-    core.worker_ready(0, place=0, now=1.0)
-    start = start_one(core, 1, now=1.0)
-    core.batch_done(start.number, status="worked", now=1.1)
-    core.worker_expected(1, now=2.0)
-    core.worker_lost(0, now=2.0)
-    assert core.submit(2, api="a", now=2.0) is None
-
-    core.worker_not_expected(1, now=2.1)
-    refused = core.submit(3, api="a", now=2.1)
-    assert refused is not None
-    assert refused.reason == "no_worker"

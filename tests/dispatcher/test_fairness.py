@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 from typing import NamedTuple
@@ -106,41 +105,6 @@ def test_a_displaced_request_may_be_cancelled_before_it_is_shed() -> None:
     assert not core.is_empty
     assert core.poll(0.2) == [Shed(4, "a", "queue_full", 1.0)]
     assert core.stats(now=0.2)[0].queued_requests == 4
-
-
-def test_a_client_in_a_hurry_displaces_nobody_in_vain() -> None:
-    core = full()
-    assert core.submit(5, api="a", now=0.2, flow="quiet", expires_at=0.2) == Shed(
-        5, "a", "client_deadline", 1.0
-    )
-    assert core.poll(0.2) == []
-
-
-def test_flows_mean_nothing_where_the_api_is_not_fair() -> None:
-    core = full(fair=False)
-    assert core.submit(5, api="a", now=0.2, flow="quiet") == Shed(5, "a", "queue_full", 1.0)
-    core.batch_done(1, status="worked", now=0.3)
-    [start] = starts(core.poll(0.3))
-    assert start.requests == (1, 2, 3, 4)
-
-
-def test_a_prediction_counts_what_goes_before() -> None:
-    core = core_with(ApiRules(name="a", goal_s=1.0, max_batch_rows=1, fair=True))
-    now = 0.0
-    for number in range(6):
-        start = start_one(core, 100 + number, now=now)
-        now += 0.25
-        core.batch_done(start.number, status="worked", now=now)
-        core.poll(now)
-    start_one(core, 0, now=now)
-    refused = [core.submit(number, api="a", now=now, flow="noisy") for number in (1, 2, 3, 4)]
-    assert [shed and shed.reason for shed in refused] == [None, None, None, "deadline"]
-
-    assert core.submit(5, api="a", now=now, flow="quiet") is None
-    late = core.submit(6, api="a", now=now, flow="hasty", expires_at=now + 0.6)
-    assert late is not None
-    assert late.reason == "deadline"
-    assert math.isclose(core.stats(now=now)[0].queued_rows, 4)
 
 
 def test_a_queue_becomes_fair_while_it_is_full() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from random import Random
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from tests.dispatcher.driver import core_with, poll_all, starts, teach
 from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.simulator import Cell, Clients, Scenario, ServiceTime, simulate
+from uncork_dispatcher.simulator import Cell
 from uncork_dispatcher.simulator.measure import measure
-from uncork_dispatcher.simulator.scenario import Answered
 
 MOST = 1000
 
@@ -71,51 +69,11 @@ def test_a_group_ends_with_its_last_queue() -> None:
     assert core.submit("new", api="a", group="new", now=now) is None
 
 
-def test_groups_are_counted_by_api() -> None:
-    core, _, now = busy()
-    fill(core, now)
-    core.set_api(ApiRules(name="b"))
-    assert core.submit("new", api="b", group="new", now=now) is None
-
-
-def test_requests_that_run_again_keep_their_group() -> None:
-    core = core_with(ApiRules(name="a", goal_s=1e6, timeout_s=1e9))
-    core.submit(1, api="a", group="x", key=1, now=0.0)
-    [start] = starts(poll_all(core, 0.0))
-    fill(core, 0.0)
-    core.worker_lost(start.worker, now=0.1)
-    # The request is queued again, in addition to a thousand groups.
-    core.cancel(5, now=0.1)
-    assert core.submit("new", api="a", group="new", now=0.1) is not None
-    core.worker_ready(9, now=0.1)
-    [again] = starts(poll_all(core, 0.1))
-    assert (again.requests, again.group, again.key) == ((1,), "x", 1)
-
-
-def test_changing_to_fair_queues_keeps_groups() -> None:
-    core, running, now = busy()
-    core.submit(1, api="a", group="x", now=now)
-    core.submit(2, api="a", group="y", now=now)
-    core.set_api(ApiRules(name="a", goal_s=1e6, timeout_s=1e9, fair=True))
-    core.batch_done(running, status="worked", now=now + 0.01)
-    [start] = starts(poll_all(core, now + 0.01))
-    assert (start.requests, start.group) == ((1,), "x")
-
-
 @pytest.mark.parametrize("load", [{"load": 0.05, "workers": 4}, {"load": 0.4}, {"clients": 16}])
 def test_no_group_is_held_if_none_has_most_of_the_arrivals(load: dict[str, Any]) -> None:
     """Every request is answered when it would be if batches were released as soon as a worker is free."""
     cell = Cell(intercept_ms=5, slope_ms=0.5, noise_cv=0.1, groups=8, **load)
     assert measure(cell, "cork", 1, requests=600) == measure(cell, "fixed:0", 1, requests=600)
-
-
-def test_a_group_alone_is_held_like_requests_without_groups() -> None:
-    def answered(groups: Callable[[int, Random], int] | None) -> list[Answered]:
-        clients = Clients(count=16)
-        service = ServiceTime(intercept_s=0.005, slope_s=0.0001)
-        return simulate(Scenario(service=service, arrivals=clients, requests=600, groups=groups)).answered
-
-    assert answered(lambda client, _: 7) == answered(None)
 
 
 def first_batch(ages_s: list[float], rows: list[int], *, wait_s: float = 0.0) -> Hashable:

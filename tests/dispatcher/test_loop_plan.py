@@ -125,9 +125,6 @@ def test_each_worker_has_two_groups_of_whole_requests(
     assert complete == pytest.approx(expected)
 
 
-# The policy
-
-
 def policy(*, takes_turns: bool = True) -> CorkPolicy:
     made = CorkPolicy(limit_rows=100)
     made.plan(loop(away((40, 0.020 if takes_turns else 0.001))))

@@ -78,25 +78,6 @@ def busy_core(*, rate: int = 50, **rules: float) -> tuple[Dispatcher, Batch[Any]
     return core, long
 
 
-def test_the_hold_ends_after_half_of_the_time_that_the_deadline_leaves() -> None:
-    """The deadline leaves 30 s less a batch, which may take longer than usual."""
-    core, _ = busy_core()
-    core.submit("next", api="slow", now=1.1)
-    assert poll_all(core, 1.1) == []
-    [_, slow] = core.stats(now=1.1)
-    assert slow.holding is not None
-    assert slow.holding.reason == "neighbor"
-    assert slow.holding.seconds == pytest.approx((30 - slow.estimate.upper(1)) / 2)
-
-
-def test_another_worker_ends_the_hold() -> None:
-    core, long = busy_core()
-    core.submit("next", api="slow", now=1.1)
-    assert poll_all(core, 1.1) == []
-    core.batch_done(long.number, status="worked", now=2.9)
-    assert [start.requests for start in starts(poll_all(core, 2.9))] == [("next",)]
-
-
 @pytest.mark.parametrize(
     ("rules", "rate", "now"),
     [

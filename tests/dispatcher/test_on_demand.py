@@ -48,23 +48,6 @@ def test_a_request_that_cannot_wait_is_refused_and_a_worker_wanted() -> None:
     assert poll_all(core, 1000.0) == [WorkerWanted()]
 
 
-def test_nothing_waits_for_a_worker_whose_start_nobody_has_seen() -> None:
-    core = asleep(startup_s=None)
-    assert core.submit(1, api="a", now=1000.0) == Shed(1, "a", "no_worker", 1.0)
-    assert poll_all(core, 1000.0) == [WorkerWanted()]
-
-
-def test_a_worker_from_elsewhere_serves_and_is_missed_when_it_leaves() -> None:
-    core = asleep()
-    core.worker_ready(-1, now=20.0)
-    core.submit(1, api="b", now=20.0)
-    [start] = poll_all(core, 20.0)
-    core.batch_done(start.number, status="worked", now=20.1)  # type: ignore[union-attr]
-    core.worker_retired(-1, now=21.0)
-    core.submit(2, api="b", now=22.0)
-    assert poll_all(core, 22.0) == [WorkerWanted()]
-
-
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("goal_s", [10.0, 0.3])
 async def test_the_shell_starts_a_worker_for_a_request_queued_or_refused(goal_s: float) -> None:

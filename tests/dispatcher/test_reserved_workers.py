@@ -8,7 +8,7 @@ from tests.dispatcher.driver import Arrival, Driver, core_with, done, poll_all, 
 from tests.dispatcher.driver import submit_all as submit
 from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.core import Dispatcher
-from uncork_dispatcher.rules import ApiRules, SettingError
+from uncork_dispatcher.rules import ApiRules
 
 FAST = ApiRules(name="fast", goal_s=0.05, workers=1)
 SLOW = ApiRules(name="slow", goal_s=10.0, max_batch_rows=1)
@@ -19,13 +19,6 @@ def test_other_apis_leave_the_reserved_worker_idle() -> None:
     assert len(submit(core, 1, 2, 3, 4, api="slow")) == 2
     [start] = submit(core, 5, api="fast", now=0.01)
     assert start.requests == (5,)
-
-
-def test_the_api_uses_no_more_than_it_has_reserved() -> None:
-    core = core_with(FAST, SLOW, workers=3)
-    [first] = submit(core, 1, api="fast")
-    assert submit(core, 2, api="fast", now=0.01) == []
-    assert [start.requests for start in done(core, first, now=0.02)] == [(2,)]
 
 
 @pytest.mark.parametrize(("reserved", "keeps"), [(0, False), (1, True)])
@@ -39,18 +32,6 @@ def test_the_reserved_worker_keeps_the_goal_beside_long_batches(reserved: int, k
 
     in_goal = [number for number, latency in end.latency.items() if number >= 20 and latency <= fast.goal_s]
     assert (len(in_goal) == 50) is keeps
-
-
-def test_a_changed_reservation_applies_to_the_next_batches() -> None:
-    core = core_with(FAST, SLOW, workers=2)
-    [first] = submit(core, 1, 2, 3, api="slow")
-    core.set_api(ApiRules(name="fast", goal_s=0.05))
-    [second] = starts(poll_all(core, 0.1))
-
-    core.set_api(FAST)
-    assert submit(core, 4, api="fast", now=0.2) == []
-    assert [start.requests for start in done(core, first, now=0.3)] == [(4,)]
-    assert [start.requests for start in done(core, second, now=0.4)] == [(3,)]
 
 
 def test_a_retired_worker_counts_for_no_api_after_a_change() -> None:
@@ -114,19 +95,6 @@ def test_no_batch_goes_ahead_while_an_api_lacks_its_worker(lost: bool, sent: int
     assert len([start for start in ahead if start.is_ahead]) == sent
 
 
-def test_only_requests_without_an_idle_worker_are_refused_for_their_deadline() -> None:
-    """The slow API's worker is busy for 1 s; the fast API's worker is idle."""
-    rules = ApiRules(name="slow", goal_s=1.5, max_batch_rows=1)
-    core = core_with(FAST, rules, workers=2)
-    now = teach(core, 1.0, api="slow", batches=6)
-    submit(core, 1, api="slow", now=now)
-
-    refused = core.submit(2, api="slow", now=now)
-    assert isinstance(refused, Shed)
-    assert refused.reason == "deadline"
-    assert [start.requests for start in submit(core, 3, api="fast", now=now)] == [(3,)]
-
-
 def test_the_worker_of_an_api_whose_own_was_lost_is_the_next_that_others_free() -> None:
     fast = ApiRules(name="fast", goal_s=0.5, workers=1)
     core = core_with(fast, SLOW, workers=2)
@@ -148,8 +116,3 @@ def test_a_removed_api_leaves_its_workers_to_the_others() -> None:
     core.set_api(SLOW)
     [second] = submit(core, 3, api="slow", now=0.1)
     assert second.requests == (2,)
-
-
-def test_fewer_than_no_workers_cannot_be_reserved() -> None:
-    with pytest.raises(SettingError, match="API 'a': workers must be 0 or more, got -1"):
-        ApiRules(name="a", workers=-1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from tests.dispatcher.driver import core_with, start_one
@@ -35,23 +33,6 @@ def test_what_a_policy_waits_for_is_told_with_its_reason() -> None:
     core.poll(1.0)
     core.submit(2, api="a", now=1.0)
     assert holding(core, 1.25) is None
-
-
-def test_a_quarantined_request_that_runs_is_waited_for() -> None:
-    core = core_with(ApiRules(name="a", policy="none"), workers=3)
-    for number in (1, 2):
-        core.submit(number, api="a", now=0.0)
-    core.poll(0.0)
-    for worker in (0, 1, 2):
-        core.worker_lost(worker, now=1.0)
-        core.worker_ready(3 + worker, now=1.0)
-        core.poll(1.0)
-    core.worker_lost(3, now=1.0)
-    core.worker_ready(6, now=1.0)
-    core.worker_ready(7, now=1.0)
-    core.poll(1.0)
-
-    assert holding(core, 1.0) == Holding(math.inf, "quarantine")
 
 
 def test_what_runs_is_told_with_how_long_it_has_left() -> None:

@@ -73,19 +73,3 @@ def test_keys_that_came_at_one_moment_go_together() -> None:
     ]
 
     assert told == [[None]] * 21 + [["deadline"]] * 9
-
-
-def test_retry_after_counts_what_goes_before() -> None:
-    """A client with a short timeout needs to wait for the urgent requests only, a patient one for all."""
-    core, now = busy()
-    for number in range(1, 201):
-        core.submit(number, api="a", now=now)
-    urgent = None
-    for number in range(300, 330):
-        urgent = urgent or core.submit(number, api="a", now=now, expires_at=now + 2.5)
-    assert urgent is not None
-    assert urgent.retry_after_s == pytest.approx(2.4, abs=0.2)
-    core.drain(now=now)
-    patient = core.submit(401, api="a", now=now)
-    assert patient is not None
-    assert patient.retry_after_s > 20.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from uncork_dispatcher.capacity.arrival_history import HISTORY_S, ArrivalHistory
 from uncork_dispatcher.simulator import open_loop
@@ -60,13 +58,6 @@ def test_of_two_counts_at_one_moment_the_later_is_kept() -> None:
     assert history.highest_rate(60) == 12
 
 
-@given(st.lists(st.floats(0, 1e6), max_size=50), st.floats(0.5, 20))
-def test_the_rate_is_that_of_some_five_seconds(rows: list[float], every_s: float) -> None:
-    rate = after(*rows, every_s=every_s).highest_rate(HISTORY_S)
-
-    assert 0 <= rate <= max(rows, default=0) / every_s * (1 + 1e-9)
-
-
 def test_the_history_does_not_grow_for_ever() -> None:
     history = after(*[1] * 2000)
 
@@ -90,13 +81,6 @@ def counted(kind: str, rate: float, *, seconds: int = 300) -> ArrivalHistory:
 @pytest.mark.parametrize("rate", [20, 200])
 def test_the_dispersion_of_a_stream(kind: str, expected: float, rate: float) -> None:
     assert counted(kind, rate).dispersion(HISTORY_S) == pytest.approx(expected, rel=0.35)
-
-
-def test_requests_of_many_rows_are_bursts() -> None:
-    draw = random.Random(5)
-    rows = [32 * sum(draw.random() < 0.1 for _ in range(100)) for _ in range(300)]
-
-    assert after(*rows).dispersion(HISTORY_S) == pytest.approx(32 * 0.9, rel=0.3)
 
 
 def test_a_rate_that_changes_now_and_then_is_no_burst() -> None:

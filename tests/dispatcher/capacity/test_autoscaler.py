@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import at_most
 from uncork_dispatcher.capacity.autoscaler import LOOK_S, ApiDemand, Autoscaler, Decision, ScalingReason
 from uncork_dispatcher.learning.estimator import Estimate
 
@@ -68,13 +67,6 @@ def test_bounds_must_be_in_order(least: int, most: int) -> None:
         Autoscaler(least, most)
 
 
-def test_before_any_arrivals_the_least_number_is_enough() -> None:
-    assert Traffic(1).decision == Decision(1, 1, ScalingReason("enough"))
-    assert Traffic(2).decision == Decision(1, 2, ScalingReason("at_least"))
-    assert Traffic(2, target=9).decision.target == 9
-    assert Traffic(2, 5, target=9).decision.target == 5
-
-
 @pytest.mark.parametrize(("most", "target", "after"), [(20, 7, "enough"), (4, 4, "at_most")])
 def test_up_to_the_whole_number_after_two_looks(most: int, target: int, after: str) -> None:
     """500 rows/s with 20 % more are 600: 6 workers at least, 7 with the reserve of full batches."""
@@ -110,16 +102,6 @@ def test_down_by_one_when_a_peak_is_five_minutes_old_and_thirty_seconds_have_pas
     assert states(found)[last : last + 14] == [*["waiting"] * 6, "down", *["waiting"] * 5, "down", "waiting"]
     assert targets(found)[last + 5 : last + 14] == [7, 6, 6, 6, 6, 6, 6, 5, 5]
     assert [decision.reason.wait_s for decision in found[last : last + 8]] == [30, 25, 20, 15, 10, 5, 30, 25]
-
-
-def test_down_to_what_is_wanted_and_no_further() -> None:
-    traffic = Traffic(2)
-    traffic.run(500, looks=4)
-    found = traffic.run(150, looks=150)
-
-    assert sorted(set(targets(found)), reverse=True) == [7, 6, 5, 4, 3, 2]
-    assert found[-1] == Decision(2, 2, ScalingReason("enough", "predict", "throughput"))
-    assert traffic.run(0, looks=150)[-1] == Decision(1, 2, ScalingReason("at_least"))
 
 
 def test_no_worker_is_stopped_while_one_starts() -> None:
@@ -226,18 +208,6 @@ def test_rules(least: int, more: int, steps: list[tuple[float, int, float]]) -> 
             assert number * LOOK_S - last_down >= 30
             last_down = number * LOOK_S
         before, wanted_before = target, wanted
-
-
-@at_most(10)
-@given(st.floats(0.1, 1500), st.integers(0, 10), st.integers(10, 20))
-def test_a_steady_load_gets_a_steady_number(rate: float, least: int, target: int) -> None:
-    traffic = Traffic(least or 1, 20, target=target)
-    found = traffic.run(rate, looks=200)
-    falling = targets(found)
-
-    assert falling[1:] == sorted(falling[1:], reverse=True)
-    assert len(set(falling[130:])) == 1
-    assert falling[-1] == min(max(found[-1].wanted, least), 20)
 
 
 @pytest.mark.parametrize(

@@ -66,23 +66,6 @@ def test_it_does_not_fall_with_more_arrivals_or_slower_batches(
         assert 1 <= workers(of, *others) <= workers(more, *others) <= MOST_WORKERS
 
 
-@given(st.lists(LOADS, min_size=1, max_size=3))
-def test_full_batches_on_so_many_workers_carry_the_arrivals(loads: list[Load]) -> None:
-    found = workers(*loads)
-    busy = sum(
-        each.rate_rows * each.estimate.seconds(rows) / rows
-        for each in loads
-        for rows in [max(each.limit_rows, each.smallest_rows)]
-    )
-
-    assert found == MOST_WORKERS or busy <= found
-
-
-@given(LOADS, LOADS)
-def test_another_api_needs_no_fewer(one: Load, other: Load) -> None:
-    assert workers(one, other) >= max(workers(one), workers(other))
-
-
 @pytest.mark.parametrize(
     ("seconds", "limit", "expected"),
     [

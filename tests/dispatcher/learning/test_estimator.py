@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_dispatcher.learning.estimator import BatchTimeEstimator, Estimate
+from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 
 
 def model(rows: int) -> float:
@@ -25,21 +25,6 @@ def after(sizes: Iterable[int], seconds: Callable[[int], float] = model) -> Batc
     return estimator
 
 
-def test_the_upper_bound_adds_deviations() -> None:
-    estimate = Estimate(1.0, 0.5, spread=0.25)
-
-    assert estimate.upper(2) == 3.0
-    assert estimate.upper(2, z=4.0) == 4.0
-
-
-def test_the_first_batch_already_gives_an_estimate() -> None:
-    """What was seen is predicted, and one row is not predicted to take as long as eleven."""
-    estimate = after([11]).estimate
-
-    assert estimate.seconds(11) == pytest.approx(model(11))
-    assert 0 < estimate.seconds(1) < estimate.seconds(11) < estimate.seconds(20)
-
-
 @pytest.mark.parametrize(
     ("intercept_s", "slope_s"), [(0.05, 0.0005), (0.001, 0.01), (0.0, 0.01), (0.05, 0.0)]
 )
@@ -49,15 +34,6 @@ def test_two_sizes_give_the_line_exactly(intercept_s: float, slope_s: float) -> 
 
     assert estimate.intercept_s == pytest.approx(intercept_s, abs=1e-9)
     assert estimate.slope_s == pytest.approx(slope_s, abs=1e-9)
-
-
-def test_every_size_counts_by_its_relative_error() -> None:
-    """A model that is no line: batches of 10 s do not make the estimate careless of those of 50 ms."""
-    seen = {1: 0.050, 10: 0.110, 500: 4.0, 1000: 10.0}
-    estimate = after([*seen] * 50, lambda rows: seen[rows]).estimate
-
-    for rows, seconds in seen.items():
-        assert estimate.seconds(rows) == pytest.approx(seconds, rel=0.25)
 
 
 def test_slope_and_intercept_are_found_in_noisy_batches() -> None:
@@ -80,26 +56,6 @@ def test_a_window_of_one_size_keeps_the_shape() -> None:
     assert estimate.seconds(200) == pytest.approx(model(200), rel=0.01)
 
 
-def test_one_size_alone_moves_the_level_and_keeps_the_shape() -> None:
-    """A worker twice as slow at the only size ever seen is taken to be twice as slow at all."""
-    estimator = after([4] * 10, lambda _: 0.1)
-    before = estimator.estimate
-    for _ in range(100):
-        estimator.observe(4, 0.2)
-
-    assert estimator.estimate.seconds(4) == pytest.approx(0.2, rel=0.01)
-    assert estimator.estimate.seconds(40) == pytest.approx(2 * before.seconds(40), rel=0.01)
-
-
-def test_sizes_that_lie_close_share_one_mean() -> None:
-    """Large batches are never twice of the same size, and still teach the line."""
-    estimate = after([*range(300, 320), *range(900, 960)]).estimate
-
-    assert estimate.seconds(1000) == pytest.approx(model(1000), rel=0.01)
-    assert estimate.seconds(1) == pytest.approx(model(1), rel=0.05)
-    assert estimate.spread < 0.1
-
-
 def test_up_to_twice_the_usual_counts_in_full() -> None:
     """It moves the mean by a tenth of the difference; more than twice counts as twice."""
     moved = []
@@ -109,18 +65,6 @@ def test_up_to_twice_the_usual_counts_in_full() -> None:
         moved.append(estimator.estimate.seconds(10) / model(10))
 
     assert moved == pytest.approx([1.05, 1.1, 1.1])
-
-
-def test_sizes_no_longer_seen_still_tell_the_slope() -> None:
-    """2000 noisy batches of 30 and 31 rows say nothing of it by themselves."""
-    chance = random.Random(1)
-    estimator = after([1, 200] * 10)
-    for _ in range(1000):
-        for rows in (30, 31):
-            estimator.observe(rows, model(rows) * chance.gauss(1.0, 0.1))
-
-    assert estimator.estimate.seconds(1) == pytest.approx(model(1), rel=0.15)
-    assert estimator.estimate.seconds(200) == pytest.approx(model(200), rel=0.3)
 
 
 SIZES = (1, 20, 200)
@@ -181,14 +125,6 @@ def test_the_spread_tells_steady_from_scattered() -> None:
     assert after([5] * 200, lambda _: next(turn)).estimate.spread == pytest.approx(0.5, rel=0.2)
 
 
-def test_a_size_never_seen_does_not_blow_up_the_spread() -> None:
-    """The first large batch corrects the slope; it does not tell that batch times scatter."""
-    estimator = after([1] * 100)
-    estimator.observe(400, model(400))
-
-    assert estimator.estimate.spread < 0.01
-
-
 @pytest.mark.parametrize(("rows", "seconds"), [(0, 0.1), (-1, 0.1), (1, -0.1), (1, math.nan), (1, math.inf)])
 def test_nonsense_is_refused(rows: int, seconds: float) -> None:
     """A batch has a row and a time; what was learned stays."""
@@ -202,21 +138,6 @@ def test_nonsense_is_refused(rows: int, seconds: float) -> None:
     assert estimator.estimate == before
     estimator.observe_profile([])
     assert estimator.known_rows == (1, 2)
-
-
-def test_batch_times_in_steps_are_followed_by_a_line() -> None:
-    """Padded to 8, 16, 32 or 64 rows: right to a half everywhere, to a tenth where batches are now."""
-    steps = {
-        rows: 0.005 + 0.001 * min(bucket for bucket in (8, 16, 32, 64) if bucket >= rows)
-        for rows in range(1, 65)
-    }
-    chance = random.Random(1)
-    sizes = [*(chance.randint(1, 64) for _ in range(200)), *[24] * 30]
-    estimate = after(sizes, lambda rows: steps[rows] * chance.gauss(1.0, 0.05)).estimate
-
-    for rows, seconds in steps.items():
-        assert estimate.seconds(rows) == pytest.approx(seconds, rel=0.5)
-    assert estimate.seconds(24) == pytest.approx(steps[24], rel=0.1)
 
 
 clocked = st.just(0.0) | st.floats(1e-9, 1000)  # what a clock of nanoseconds can show
@@ -233,19 +154,6 @@ def test_an_estimate_is_never_negative_nor_undefined(seen: list[tuple[int, float
         assert 0 <= estimate.intercept_s < math.inf
         assert 0 <= estimate.slope_s < math.inf
         assert 0 <= estimate.spread < math.inf
-
-
-def test_a_profile_of_a_model_that_is_no_line_is_taken_as_it_is() -> None:
-    """Batches of traffic that are so far off the line would be a change of the model, and move all sizes."""
-    seen = {rows: 0.005 + 1e-6 * rows * rows for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)}
-    profiled = BatchTimeEstimator()
-    profiled.observe_profile([*seen.items()])
-    observed = after(seen, lambda rows: seen[rows])
-
-    for rows in (1, 8, 64, 128):
-        assert profiled.estimate.seconds(rows) == pytest.approx(seen[rows], rel=0.35)
-    assert observed.estimate.seconds(64) > 2 * seen[64]
-    assert profiled.estimate.earned_rows == 1024
 
 
 def test_a_profile_gives_the_line_exactly() -> None:
@@ -279,13 +187,3 @@ def test_sizes_that_ran_repeatedly_correct_a_slope_from_a_slow_first_batch() -> 
             estimator.observe(rows, 0.050 + 0.002 * rows)
 
     assert abs(estimator.estimate.slope_s - 0.002) <= estimator.slope_error_s < 0.001
-
-
-def test_a_profile_shows_the_slope() -> None:
-    estimator = BatchTimeEstimator()
-    estimator.observe_profile([(1, 0.052), (16, 0.082)])
-    for _ in range(40):
-        estimator.observe(16, 0.082)
-
-    assert estimator.estimate.slope_s == pytest.approx(0.002)
-    assert estimator.slope_error_s < 0.0005

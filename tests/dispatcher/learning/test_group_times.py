@@ -53,11 +53,6 @@ def test_one_group_hardly_moves_the_mean() -> None:
     assert times.whole_and_half(64)[0] == pytest.approx(0.2, rel=0.05)
 
 
-def test_the_latest_time_is_that_of_the_last_group() -> None:
-    assert learned().latest_s == 0
-    assert learned((64, 0.1), (8, 0.4)).latest_s == 0.4
-
-
 @given(
     groups=st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0, 2)), max_size=30),
     rows=st.floats(0.01, 1e6),

@@ -66,11 +66,6 @@ def test_a_limit_goes_when_the_model_changes() -> None:
     assert limit.length == math.inf
 
 
-def test_few_batches_decide_nothing() -> None:
-    limit = learned(lambda number, longest: number * min(longest, 64), batches=31, noise=0.0)
-    assert limit.length == math.inf
-
-
 @pytest.mark.parametrize("seconds", [0.0, 0.01])
 def test_equal_lengths_or_no_times_show_no_limit(seconds: float) -> None:
     limit = LengthLimit()

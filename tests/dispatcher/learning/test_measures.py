@@ -49,25 +49,6 @@ def test_the_better_measure_wins(truth: float, pads: bool, noise: float) -> None
     assert learned(1.0 - truth, measures=measures).pads != pads, "the model has changed"
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_cheaper_tokens_in_short_rows_do_not_look_like_no_padding(seed: int) -> None:
-    """Five batches of mixed lengths show that the model pads; the others have rows of similar lengths.
-
-    The time of a token grows with the length of its row, by 40 % from 16 to 512 tokens.
-    """
-    random_, measures = random.Random(seed), with_costs()
-    for number in range(400):
-        if number < 5:
-            lengths = [random_.choice([16.0, 512.0]) for _ in range(16)]
-        else:
-            mean, rows = random_.choice([(16, 64)] * 3 + [(512, 4)])
-            lengths = [random_.gauss(mean, 0.1 * mean) for _ in range(rows)]
-        size = BatchSize(sum(lengths), len(lengths) * max(lengths))
-        seconds = 0.002 + 1e-5 * size.padded * (max(lengths) / 512) ** 0.1
-        measures.observe(size, seconds * random_.lognormvariate(0, 0.1))
-        assert measures.pads
-
-
 def test_the_first_batch_that_padding_slows_down_much_brings_it_back() -> None:
     """After a few batches with little padding that it did not slow down."""
     measures = with_costs()
@@ -80,20 +61,6 @@ def test_the_first_batch_that_padding_slows_down_much_brings_it_back() -> None:
     assert (measures.pads, measures.separates) == (False, False), "too little to be no hiccup"
     measures.observe(BatchSize(1000, 5000), 0.002 + 1e-5 * 5000)
     assert (measures.pads, measures.separates) == (True, True)
-
-
-def test_few_batches_decide_nothing() -> None:
-    assert learned(0.0, batches=4, noise=0.0).pads
-
-
-def test_batches_without_padding_say_nothing() -> None:
-    """One measure is kept, and the estimate is over the cost itself."""
-    measures = with_costs()
-    for rows in (1, 2, 3) * 20:
-        measures.observe(BatchSize(rows * 50, rows * 50), 0.1 * rows)
-    assert (measures.pads, measures.padding, measures.ratio) == (True, None, 1.0)
-    assert measures.of_cost is measures.estimate
-    assert measures.known_rows == (50, 150)
 
 
 def test_the_estimate_over_cost_has_the_usual_padding() -> None:
@@ -115,14 +82,6 @@ def test_a_profile_teaches_both() -> None:
     measures.observe(BatchSize(100, 300), 0.04)
     measures.observe_profile([(10, 0.011), (100, 0.02)])
     assert measures.estimate.seconds(300) == pytest.approx(0.04, rel=0.05)
-
-
-def test_of_two_good_predictions_the_first_stays() -> None:
-    """If all batches have the same share of padding, one measure is as good as the other."""
-    measures = with_costs()
-    for rows in (50, 100, 70) * 50:
-        measures.observe(BatchSize(rows, 3 * rows), 0.01 + 1e-3 * rows)
-    assert measures.pads
 
 
 def of_bytes(

@@ -41,11 +41,6 @@ def test_the_line_is_given_from_the_smallest_to_the_largest_batch() -> None:
     assert seen([7] * 5).learned() == [pytest.approx((7, model(7)))]
 
 
-def test_nothing_is_given_before_it_is_earned() -> None:
-    assert seen([1, 2, 3, 4]).learned() == []
-    assert seen([1, 2, 3, 4, 5]).learned() != []
-
-
 def test_before_the_first_batch_nothing_is_believed() -> None:
     estimator = seen([], recalled=LEARNED)
 
@@ -74,16 +69,6 @@ def test_a_wrong_line_changes_nothing(factor: float, sizes: list[int]) -> None:
 
     assert wrong.estimate == cold.estimate
     assert wrong.known_rows == cold.known_rows
-
-
-def test_a_line_of_no_time_is_none() -> None:
-    """Even where batches take no time that a clock could show."""
-    estimator = BatchTimeEstimator()
-    estimator.recall([(1, 0.0), (5, 0.0)])
-    for _ in range(9):
-        estimator.observe(2, 0.001)
-
-    assert estimator.estimate.seconds(2) == pytest.approx(0.001)
 
 
 @pytest.mark.parametrize(("slow", "believed"), [(4, True), (5, False)])
@@ -117,23 +102,6 @@ def test_the_largest_batch_of_a_warm_up_decides(factor: float, believed: bool) -
     assert (estimator.known_rows == pytest.approx((1, 200))) == believed
 
 
-def test_an_empty_warm_up_decides_nothing() -> None:
-    estimator = BatchTimeEstimator()
-    estimator.recall(LEARNED)
-    estimator.observe_profile([])
-    estimator.observe(3, model(3))
-
-    assert estimator.known_rows == pytest.approx((1, 200))
-
-
-def test_it_is_too_late_after_the_first_batch() -> None:
-    estimator = seen([3])
-    estimator.recall(LEARNED)
-    estimator.observe(3, model(3))
-
-    assert estimator.known_rows == (3, 3)
-
-
 @pytest.mark.parametrize("wrong", [(0, 1.0), (-1, 1.0), (1, -1.0), (math.nan, 1.0), (1, math.inf)])
 def test_values_that_no_batch_has_are_refused(wrong: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="a batch must have more than 0 rows and a finite time"):
@@ -159,11 +127,3 @@ def test_of_a_model_that_pads_the_padded_line_is_given() -> None:
     assert [seconds for _, seconds in learned] == pytest.approx([0.002 + 1e-5 * rows for rows, _ in learned])
     assert again.estimate.earned_rows > 0
     assert again.estimate.seconds(500) == pytest.approx(0.002 + 1e-5 * 500, rel=0.01)
-
-
-def test_without_costs_the_line_by_rows_is_given() -> None:
-    measures = Measures()
-    for rows in SIZES:
-        measures.observe(BatchSize(rows, 50 * rows, 20 * rows), model(rows))
-
-    assert measures.learned() == [pytest.approx(each) for each in LEARNED]

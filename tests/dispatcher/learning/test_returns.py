@@ -52,9 +52,6 @@ def group(returns: Returns, clients: int = 10, *, rows: float = 1.0, now: float 
     return returns
 
 
-# Nothing is known
-
-
 def test_before_anybody_has_come_back_nobody_is_expected() -> None:
     """A gateway that has just started waits for no client, whichever it has answered."""
     returns = group(Returns())
@@ -62,27 +59,6 @@ def test_before_anybody_has_come_back_nobody_is_expected() -> None:
     assert returns.forecast(now=NOW).return_probability() == 0.0
     assert returns.forecast(now=NOW).expected_rows(math.inf) == 0.0
     assert returns.forecast(now=NOW).return_times() in ([], [math.inf])
-
-
-def test_unknown_clients_are_nobody() -> None:
-    """None is not a client that is answered and comes back."""
-    returns = taught(0.001)
-    returns.answered([(None, 1.0), (None, 5.0)], now=NOW)
-
-    assert not returns.arrived(None, now=NOW + 0.001)
-    assert returns.forecast(now=NOW).expected_rows(1.0) == 0.0
-    assert returns.forecast(now=NOW).return_times() == []
-
-
-# What is learned
-
-
-def test_clients_that_all_come_back_are_all_expected() -> None:
-    """Share 1; with the rows that they had."""
-    returns = group(taught(*between(0.00025, 0.00075)), clients=4, rows=2.5)
-
-    assert returns.forecast(now=NOW).return_probability() == pytest.approx(1.0)
-    assert returns.forecast(now=NOW).expected_rows(1.0) == pytest.approx(10.0)
 
 
 def test_the_time_of_return_is_learned() -> None:
@@ -104,42 +80,6 @@ def test_a_group_is_complete_when_the_slowest_usually_are_back() -> None:
     assert returns.forecast(now=NOW + 0.001).return_times() == []
 
 
-def test_each_group_has_its_moment() -> None:
-    """Two that were answered 0.2 ms apart are complete 0.2 ms apart."""
-    returns = group(group(taught(*between(0.00025, 0.00075))), now=NOW + 0.0002)
-    later, sooner = sorted(returns.forecast(now=NOW + 0.0003).return_times(), reverse=True)
-
-    assert later - sooner == pytest.approx(0.0002)
-
-
-@pytest.mark.parametrize(("never", "share"), [(0, 1.0), (4, 0.5), (7, 0.125), (8, 0.0)])
-def test_clients_that_never_come_back_lower_the_share(never: int, share: float) -> None:
-    """So many of 8; the others take 0.5 to 1 ms."""
-    returns = group(taught(*between(0.0005, 0.001), never=never))
-
-    assert returns.forecast(now=NOW).return_probability() == pytest.approx(share, abs=0.02)
-    assert returns.forecast(now=NOW).expected_rows(1.0) == pytest.approx(10 * share, abs=0.2)
-
-
-def test_those_who_are_late_are_expected_less_and_less() -> None:
-    """Half never come back, the others within 1 ms: who is not back after that is not expected any more."""
-    returns = group(taught(*between(0.0005, 0.001), never=4))
-    seen = [returns.forecast(now=NOW + age).expected_rows(1.0) for age in (0.0, 0.0007, 0.0009, 0.0012)]
-
-    assert seen == sorted(seen, reverse=True)
-    assert seen[0] == pytest.approx(5.0, rel=0.05)
-    assert seen[-1] == pytest.approx(0.0, abs=0.05)
-
-
-def test_two_ways_to_return_are_both_known() -> None:
-    """Half at once and half after a think time: no average in between."""
-    returns = group(taught(0.001, 0.4))
-
-    assert returns.forecast(now=NOW).expected_rows(0.002) == pytest.approx(5.0, rel=0.05)
-    assert returns.forecast(now=NOW).expected_rows(0.3) == pytest.approx(5.0, rel=0.05)
-    assert returns.forecast(now=NOW).expected_rows(0.5) == pytest.approx(10.0, rel=0.05)
-
-
 def test_the_variation_of_delays_is_learned() -> None:
     """0 if all take as long, (b - a)² / 3 (a + b)² between a and b, 1 by chance, more if a few take long."""
     by_chance = [-0.01 * math.log(1 - share) for share in between(0.0, 1.0)]
@@ -151,33 +91,6 @@ def test_the_variation_of_delays_is_learned() -> None:
     )
     assert taught(*by_chance, groups=120).forecast(now=NOW).squared_variation() == pytest.approx(1.0, rel=0.1)
     assert taught(*[0.001] * 9, 0.1).forecast(now=NOW).squared_variation() > 2
-
-
-def test_a_change_is_learned() -> None:
-    """Clients that took 1 ms take 20 from now on: a few hundred returns later that is what is expected."""
-    returns = taught(0.001)
-    for number in range(2000):
-        now = NOW + number * 0.05
-        returns.answered([("client", 1.0)], now=now)
-        returns.arrived("client", now=now + 0.02)
-    group(returns, now=2000.0)
-
-    assert returns.forecast(now=2000.0).expected_rows(0.010) < 0.5
-    assert returns.forecast(now=2000.0).expected_rows(0.025) > 9.5
-
-
-# Whom it counts
-
-
-def test_who_is_back_is_not_expected_any_more() -> None:
-    returns = taught(0.001)
-    returns.answered([("a", 1.0), ("b", 2.0), ("c", 4.0)], now=NOW)
-    seen = [returns.forecast(now=NOW).expected_rows(1.0)]
-    for client in "bac":
-        assert returns.arrived(client, now=NOW + 0.0002)
-        seen.append(returns.forecast(now=NOW + 0.0002).expected_rows(1.0))
-
-    assert seen == pytest.approx([7.0, 5.0, 4.0, 0.0])
 
 
 def test_a_client_is_expected_once_however_many_answers_it_had() -> None:
@@ -201,35 +114,6 @@ def test_what_is_kept_does_not_grow_with_the_clients_that_never_come_back() -> N
 
     returns.answered([], now=20.0)
     assert (len(returns._sources), len(returns._groups)) == (0, 0)
-
-
-def test_what_is_kept_does_not_grow_with_the_batches() -> None:
-    """One client never comes back, another does 20 000 times in ten seconds: only the one is waited for."""
-    returns = Returns()
-    most = 0
-    for number in range(20_000):
-        now = number * 0.0005
-        returns.answered([("back", 1.0), *([("gone", 1.0)] if number == 0 else [])], now=now)
-        returns.arrived("back", now=now + 0.0001)
-        most = max(most, len(returns._groups))
-
-    assert most <= 1
-
-
-@pytest.mark.long_run
-def test_numbers_do_not_grow_with_the_clients_that_were_seen() -> None:
-    """The weight of an observation grows by 0.2 % each time: after 500 000 it would be beyond any float."""
-    returns = Returns()
-    for number in range(500_000):
-        returns.answered([("client", 1.0)], now=number * 0.01)
-        returns.arrived("client", now=number * 0.01 + 0.001)
-
-    assert returns.forecast(now=NOW).return_probability() == pytest.approx(1.0)
-    assert group(returns, now=6000.0).forecast(now=6000.0).expected_rows(0.0012) == pytest.approx(10.0)
-    assert returns.forecast(now=NOW).squared_variation() == pytest.approx(0.0, abs=1e-6)
-
-
-# Whatever happens
 
 
 class Step(NamedTuple):
@@ -293,9 +177,6 @@ def test_never_more_rows_are_expected_than_are_outstanding(
     assert returns.forecast(now=now).return_times() == []
 
 
-# Groups
-
-
 def back(returns: Returns, clients: int, *, after_s: float, now: float = NOW) -> None:
     """The first clients of the group that was answered at ``now`` are back."""
     for client in range(clients):
@@ -333,13 +214,3 @@ def test_only_clients_answered_a_moment_ago_are_away() -> None:
     back(returns, 1, after_s=0.01, now=NOW + 1.15)
     assert returns.forecast(now=NOW + 1.19).away_rows() == 26
     assert returns.forecast(now=NOW + 1.21).away_rows() == 10
-
-
-def test_of_very_many_groups_that_are_away_only_the_latest_count() -> None:
-    """Two for each of eight workers, and a few more: the rest would only take time."""
-    returns = group(Returns(), clients=8, now=NOW)
-    back(returns, 8, after_s=1.0)
-    for number in range(30):
-        group(returns, clients=1, now=NOW + 1.0 + number / 100)
-
-    assert returns.forecast(now=NOW + 1.5).away_rows() == 20

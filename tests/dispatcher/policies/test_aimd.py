@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +9,6 @@ from hypothesis import strategies as st
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.policies.aimd import AimdPolicy
 from uncork_dispatcher.policies.base import BatchDone, Release
-from uncork_dispatcher.simulator.run import simulate
-from uncork_dispatcher.simulator.scenario import Scenario
-from uncork_dispatcher.simulator.service import ServiceTime
-from uncork_dispatcher.simulator.traffic import open_loop
 
 GOAL_S = 1.0
 
@@ -40,9 +34,6 @@ def grown(rows: int, *, limit_rows: int = 100) -> AimdPolicy:
     return policy
 
 
-# What it releases
-
-
 def test_whatever_is_held_goes_at_once() -> None:
     """The core asks only when a worker is idle; neither the goal nor other workers make it wait."""
     assert AimdPolicy(limit_rows=100).decide(view()) == Release(1, "idle")
@@ -54,9 +45,6 @@ def test_whatever_is_held_goes_at_once() -> None:
 def test_a_batch_at_the_cap_is_full() -> None:
     """And takes no more than the cap."""
     assert grown(8).decide(view(rows=50, requests=50, full=True)) == Release(8, "full")
-
-
-# How the cap moves
 
 
 @pytest.mark.parametrize(
@@ -93,14 +81,6 @@ def test_the_cap_follows_the_goal(cap: int, batches: list[BatchDone], then: int)
     assert policy.limit_rows == then
 
 
-def test_a_changed_goal_counts_from_the_next_decision() -> None:
-    policy = grown(20)
-    policy.decide(view(goal_s=0.2))
-    policy.observe(done(20, 0.5))
-
-    assert policy.limit_rows == 18
-
-
 @given(
     st.integers(1, 50),
     st.lists(st.tuples(st.integers(1, 60), st.integers(1, 5), st.floats(0, 3)), max_size=100),
@@ -121,41 +101,3 @@ def test_the_cap_stays_in_its_range_and_moves_the_right_way(
             assert int(0.9 * before) <= after <= before
         else:
             assert before <= after <= before + 1
-
-
-# Over many batches
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_it_finds_the_largest_batch_that_meets_the_goal(workers: int) -> None:
-    """It stays between a tenth below that and one above, when more is queued, on any number of workers."""
-    service = ServiceTime(intercept_s=0.010, slope_s=0.000625)
-    largest = 64  # 50 ms - 10 ms, by 0.625 ms for each row
-    policy = AimdPolicy(limit_rows=1000)
-    caps = []
-    for _ in range(500):
-        starts = [policy.decide(view(rows=1e6, full=True, goal_s=0.050)) for _ in range(workers)]
-        for start in starts:
-            policy.observe(done(start.rows, service.mean(start.rows)))
-        caps.append(policy.limit_rows)
-
-    assert caps[: largest - 1] == list(range(2, largest + 1))
-    assert set(caps[largest:]) == set(range(int(0.9 * 65), 65 + 1))
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_a_load_that_its_batches_can_carry_is_answered(workers: int) -> None:
-    """Single rows could not carry it: the cap grows while the queue does, and nobody is refused meanwhile."""
-    rate = 300.0 * workers
-    arrivals = open_loop("poisson", rate=rate, count=3000, random_=random.Random(1))
-    scenario = Scenario(
-        service=ServiceTime(intercept_s=0.010, slope_s=0.001),
-        arrivals=arrivals,
-        workers=workers,
-        goal_s=0.300,
-        policy="aimd",
-    )
-    run = simulate(scenario)
-
-    assert rate > workers / scenario.service.mean(1)
-    assert (len(run.answered), run.shed) == (3000, [])

@@ -145,9 +145,6 @@ def test_the_unit_of_rows_does_not_matter(seen: View, unit: float) -> None:
         assert decisions[1].until == pytest.approx(decisions[0].until)
 
 
-# Balance and returns
-
-
 def test_with_an_idle_and_a_busy_worker_batches_are_kept_even() -> None:
     """8 rows per second, the other back in 0.8 s: 6.4 rows are all that comes in that time.
 
@@ -253,9 +250,6 @@ def test_connections_that_independent_arrivals_reuse_are_seldom_waited_for() -> 
     assert sum(isinstance(decision, Hold) for decision in decisions) < 0.05 * len(decisions)
 
 
-# Share
-
-
 def test_idle_workers_share_what_costs_by_the_row() -> None:
     """8 rows and nobody new to come: 4 for each of two idle workers."""
     line = Estimate(intercept_s=1.0, slope_s=1.0, spread=0.0, earned_rows=100.0)
@@ -275,9 +269,6 @@ def test_a_worker_that_is_back_soon_takes_a_share() -> None:
 def test_of_many_workers_few_are_looked_at() -> None:
     assert _places(10) == list(range(1, 10))
     assert _places(513) == [*range(1, 9), 16, 32, 64, 128, 256, 512]
-
-
-# Goal
 
 
 def test_the_deadline_ends_a_hold() -> None:
@@ -311,9 +302,6 @@ def test_a_slow_worker_must_start_earlier() -> None:
     assert until(busy_until=(10.8,), new_client_rate=8.0, deadline=11.75, slowdown=1.5) == pytest.approx(
         10.05
     )
-
-
-# Arrivals during a hold
 
 
 @given(

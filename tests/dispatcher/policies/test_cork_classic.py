@@ -34,27 +34,10 @@ def test_before_the_first_batch_nothing_is_held() -> None:
     assert CorkClassicPolicy(limit_rows=32).decide(view()) == Release(32, "not_worth_waiting")
 
 
-def test_a_full_batch_goes() -> None:
-    """Even where the inequality would hold it."""
-    assert taught(queued_s=5.0).decide(view(full=True)) == Release(32, "full")
-
-
 def test_one_batch_gives_half_its_time_to_the_slope() -> None:
     """The least-norm line through (1 request, 50 ms): a = 25 ms, so 95 - 1 - 25 = 69 ms from the newest."""
     assert until(taught(), newest=10.0) == pytest.approx(10.069)
     assert until(taught(), now=10.068, newest=10.0) == pytest.approx(10.069)
-
-
-def test_the_wait_ends_when_the_inequality_turns() -> None:
-    """At that very moment it releases: a hold ends in the future."""
-    turns = until(taught(), newest=10.0)
-    assert taught().decide(view(now=turns, newest=10.0)) == Release(32, "not_worth_waiting")
-    assert taught().decide(view(now=10.0691, newest=10.0)) == Release(32, "not_worth_waiting")
-
-
-def test_the_wait_counts_from_the_newest() -> None:
-    """An arrival starts it anew; the age of the oldest does not matter."""
-    assert until(taught(), now=10.05, newest=10.04, oldest=9.0) == pytest.approx(10.109)
 
 
 def test_the_more_wait_the_shorter() -> None:
@@ -89,19 +72,3 @@ def test_it_forgets_all_but_fifty_batches() -> None:
     policy.observe(done(100.0, 2, queued_s=0.1))
 
     assert until(policy, newest=10.0) == pytest.approx(10.0 + 0.095 - 0.001 - 0.005)
-
-
-def test_a_falling_line_counts_as_flat() -> None:
-    """The slope is never negative: the wait is at most 0.95 W less the tick."""
-    policy = CorkClassicPolicy(limit_rows=32)
-    policy.observe(BatchDone(now=0.0, rows=1, requests=1, queued_s=0.1, seconds=0.2))
-    policy.observe(BatchDone(now=5.0, rows=9, requests=9, queued_s=0.1, seconds=0.1))
-
-    assert until(policy, newest=10.0) == pytest.approx(10.094, abs=1e-5)
-
-
-def test_the_first_batch_is_fitted_wherever_the_clock_stands() -> None:
-    """Times are seconds on any clock, also one that starts below zero."""
-    policy = taught(at=-100.0)
-
-    assert until(policy, now=-100.0, newest=-100.0) == pytest.approx(-99.931)

@@ -49,60 +49,6 @@ def flows(entries: list[Entry]) -> str:
     return "".join(str(entry.flow) for entry in entries)
 
 
-def test_flows_take_turns() -> None:
-    """Whichever came first with however many rows; the rest goes to flows with requests left."""
-    queue, add = empty()
-    add("a", 10)
-    add("b", 2)
-    add("c", 1)
-
-    assert flows(Fill(size=7, size_bytes=100).take(queue)) == "abcabaa"
-    assert (len(queue), queue.rows, queue.size_bytes) == (6, 6, 6)
-
-
-def test_turns_go_on_from_batch_to_batch() -> None:
-    queue, add = empty()
-    add("a", 3)
-    add("b", 3)
-
-    assert flows([Fill(size=1, size_bytes=1).take(queue)[0] for _ in range(6)]) == "ababab"
-
-
-def test_rows_are_shared_not_requests() -> None:
-    """Four rows of the one for every row of the other are one turn each four rows."""
-    queue, add = empty()
-    add("a", 3, rows=4)
-    add("b", 12)
-
-    taken = Fill(size=16, size_bytes=100).take(queue)
-    assert Counter(flows(taken)) == {"a": 2, "b": 8}
-
-
-def test_who_comes_back_has_saved_nothing_up() -> None:
-    """It was away while the other had ten turns; then they are equal."""
-    queue, add = empty()
-    add("a", 20)
-    add("b", 1)
-    Fill(size=11, size_bytes=100).take(queue)
-    add("b", 10)
-
-    assert Counter(flows(Fill(size=8, size_bytes=100).take(queue))) == {"a": 4, "b": 4}
-
-
-def test_large_requests_one_by_one_get_no_more_than_their_share() -> None:
-    """Each comes when the last is taken, and waits until the other has had as much."""
-    queue, add = empty()
-    add("small", 100)
-    rows: Counter[object] = Counter()
-    for _ in range(8):
-        if "large" not in {entry.flow for entry in queue.by_urgency()}:
-            add("large", rows=5)
-        for entry in Fill(size=5, size_bytes=100).take(queue):
-            rows[entry.flow] += int(entry.rows)
-
-    assert abs(rows["large"] - rows["small"]) <= 5
-
-
 def test_within_a_flow_the_most_urgent_goes_first() -> None:
     queue, add = empty()
     add("a", deadline=9.0)
@@ -152,15 +98,6 @@ def test_a_full_queue_displaces_the_newest_of_the_largest_flow() -> None:
         over = Load(100, 100, 100).plus(more).plus(LIMITS, -1)
         displaced = queue.displaced("c", more, over=over, limits=LIMITS)
         assert [entry.request for entry in displaced] == [60, 59, 58, 57, 56][:count]
-
-
-def test_displacing_goes_on_with_the_next_largest() -> None:
-    queue, add = empty()
-    add("a", 52)
-    add("b", 48)
-
-    displaced = queue.displaced("c", Load(10, 1, 1), over=Load(10, 1, 1), limits=LIMITS)
-    assert Counter(flows(displaced)) == {"a": 7, "b": 3}
 
 
 @pytest.mark.parametrize(

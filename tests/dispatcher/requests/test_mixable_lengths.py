@@ -69,12 +69,6 @@ LENGTHS = st.lists(st.integers(1, 500), min_size=1, max_size=32)
 REST: dict[str, Any] = {"spare": st.floats(0, 1e4), "limit": st.floats(1, 1e5), "more": st.integers(0, 1000)}
 
 
-@given(lengths=LENGTHS, **REST)
-def test_the_most_urgent_is_inside(lengths: list[int], spare: float, limit: float, more: int) -> None:
-    shortest, longest = mixable(*lengths, spare=spare, limit=limit, queued=len(lengths) + more)
-    assert shortest <= lengths[0] <= longest
-
-
 @given(lengths=LENGTHS, each=st.booleans(), **REST)
 def test_the_sample_pads_for_no_more_than_the_spare(
     lengths: list[int], spare: float, limit: float, more: int, each: bool
@@ -85,21 +79,3 @@ def test_the_sample_pads_for_no_more_than_the_spare(
     padding = sum(longest - length for length in inside)
     spare *= len(inside) - 1 if each else 1
     assert padding <= (spare + 0.05 * len(inside) * longest) * (1 + 1e-9)
-
-
-@given(LENGTHS, st.floats(0, 1e4), st.floats(0, 1e4), st.booleans())
-def test_more_spare_never_narrows(lengths: list[int], spare: float, more: float, each: bool) -> None:
-    narrow, wide = mixable(*lengths, spare=spare, each=each), mixable(*lengths, spare=spare + more, each=each)
-    assert wide.shortest <= narrow.shortest <= narrow.longest <= wide.longest
-
-
-@given(lengths=LENGTHS, power=st.integers(-3, 3), **REST)
-def test_the_unit_does_not_matter(
-    lengths: list[int], power: int, spare: float, limit: float, more: int
-) -> None:
-    unit, queued = 2.0**power, len(lengths) + more
-    scaled = mixable(
-        *[length * unit for length in lengths], spare=spare * unit, limit=limit * unit, queued=queued
-    )
-    plain = mixable(*lengths, spare=spare, limit=limit, queued=queued)
-    assert scaled == pytest.approx([length * unit for length in plain])

@@ -26,56 +26,6 @@ def numbers(entries: list[Entry]) -> list[int]:
     return [each.request for each in entries]
 
 
-def test_totals_follow_what_is_appended_taken_and_removed() -> None:
-    first, second, third = (entry(n, rows=n, size_bytes=10 * n) for n in (1, 2, 3))
-    queue = filled(first, second, third)
-    assert (len(queue), queue.rows, queue.size_bytes) == (3, 6, 60)
-
-    queue.remove(second)
-    assert (len(queue), queue.rows, queue.size_bytes) == (2, 4, 40)
-
-    Fill(size=1, size_bytes=1000).take(queue)
-    assert (len(queue), queue.rows, queue.size_bytes) == (1, 3, 30)
-    Fill(size=3, size_bytes=30).take(queue)
-    assert not queue
-    assert (len(queue), queue.rows, queue.size_bytes) == (0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "limit", "takes"),
-    [
-        ([(2, 0), (3, 0), (1, 0)], (5, 0), [1, 2]),
-        ([(2, 0), (3, 0)], (4, 0), [1]),
-        ([(1, 40), (1, 60)], (10, 100), [1, 2]),
-        ([(1, 40), (1, 61)], (10, 100), [1]),
-        ([(50, 500), (1, 1)], (10, 100), [1]),
-        ([(1, 0), (9, 0), (1, 0)], (9, 100), [1]),
-    ],
-    ids=[
-        "all rows",
-        "a row too many",
-        "all bytes",
-        "a byte too many",
-        "the first is too large",
-        "no overtaking",
-    ],
-)
-def test_a_batch_takes_the_first_requests_up_to_its_limits(
-    sizes: list[tuple[int, int]], limit: tuple[int, int], takes: list[int]
-) -> None:
-    """Rows and bytes up to the limit; a request that is larger goes alone, and others do not pass it."""
-    queue = filled(*(entry(n, rows=rows, size_bytes=size) for n, (rows, size) in enumerate(sizes, 1)))
-
-    assert numbers(Fill(size=limit[0], size_bytes=limit[1]).take(queue)) == takes
-
-
-def test_the_newest_arrival_is_remembered() -> None:
-    queue = filled(entry(1, arrival=1.0), entry(2, arrival=3.0, deadline=0.5))
-    Fill(size=1, size_bytes=0).take(queue)
-
-    assert queue.newest == 3.0
-
-
 @pytest.mark.parametrize("kind", [RequestQueue, FairQueue])
 def test_a_queue_keeps_nothing_of_requests_that_left(kind: type[RequestQueue]) -> None:
     """Of thousands that passed through, 20 are queued."""

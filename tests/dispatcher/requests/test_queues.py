@@ -78,18 +78,6 @@ def test_each_lost_batch_has_a_queue_in_the_order_of_arrival() -> None:
     assert [len(queue) for queue in queues] == [3, 1]
 
 
-@pytest.mark.parametrize("runs", [False, True])
-def test_a_cancelled_request_stays_cancelled(runs: bool) -> None:
-    queues, api, request = queued()
-    if runs:
-        queues.take(request.queue, Fill(size=3, size_bytes=7))
-    queues.cancel(1)
-    queues.end([request], RequestState.ANSWERED)
-
-    assert (request.state, api.backlog.requests) == (RequestState.CANCELLED, 0)
-    assert not queues.unanswered
-
-
 def test_only_the_queues_of_one_api_are_regrouped() -> None:
     """Each of its batch keys; the totals stay, and so do requests that run again."""
     fair, other = Api(ApiRules(name="a", fair=True)), Api(ApiRules(name="b"))

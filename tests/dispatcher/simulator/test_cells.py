@@ -6,14 +6,12 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, Cell, requests_to_measure
 
 OPEN = Cell(intercept_ms=40, slope_ms=1, workers=4, load=0.5)
 CLOSED = Cell(intercept_ms=40, slope_ms=1, workers=4, clients=16)
-ONE_CYCLE_S = 0.8
 
 cells = st.builds(
     Cell,
@@ -24,15 +22,6 @@ cells = st.builds(
     limit_rows=st.integers(1, 128),
     load=st.floats(0.01, 5),
     arrivals=st.sampled_from(["poisson", "gamma:2", "step"]),
-)
-closed_cells = st.builds(
-    Cell,
-    intercept_ms=st.floats(0.1, 100),
-    slope_ms=st.floats(0, 10),
-    workers=st.integers(1, 16),
-    limit_rows=st.integers(1, 128),
-    clients=st.integers(1, 300),
-    think_ms=st.floats(0, 10),
 )
 
 
@@ -81,9 +70,6 @@ def test_a_cell_that_cannot_be_is_refused(changes: dict[str, float | None], mess
         dataclasses.replace(OPEN, **changes)  # type: ignore[arg-type]
 
 
-# What it offers
-
-
 def test_the_load_is_a_share_of_full_batches_on_all_workers() -> None:
     """4 workers with 64 rows every 104 ms carry 2461 rows per second; half of that is offered."""
     assert OPEN.capacity == pytest.approx(4 * 64 / 0.104)
@@ -105,18 +91,6 @@ def test_the_load_is_a_share_of_full_batches_on_all_workers() -> None:
 def test_clients_reach_at_best(cell: Cell, rate: float) -> None:
     """The throughput of equal shares of them on all workers, or that of full batches."""
     assert cell.rate == pytest.approx(rate)
-
-
-@given(closed_cells)
-def test_clients_reach_no_more_than_there_is(cell: Cell) -> None:
-    """Not more than the workers carry, nor than clients do whose batches are of one row."""
-    pause_s = (cell.round_trip_ms + cell.think_ms) / 1000
-    assert cell.clients is not None
-    assert 0 < cell.rate <= cell.capacity * (1 + 1e-9)
-    assert cell.rate <= cell.clients / (cell.service.mean(1) + pause_s) * (1 + 1e-9)
-
-
-# How many requests
 
 
 @pytest.mark.parametrize(
@@ -142,26 +116,3 @@ def test_clients_reach_no_more_than_there_is(cell: Cell) -> None:
 def test_enough_requests(cell: Cell, count: int) -> None:
     """For 300 batches on each worker, and at least 2000."""
     assert requests_to_measure(cell) == count
-
-
-@given(st.one_of(cells, closed_cells), st.integers(1, 300))
-def test_never_too_few_nor_too_many(cell: Cell, batches: int) -> None:
-    """More with more batches, between 2000 and 200 000."""
-    count = requests_to_measure(cell, batches=batches)
-
-    assert 2000 <= count <= MOST_REQUESTS
-    assert count <= requests_to_measure(cell, batches=2 * batches)
-    assert count < MOST_REQUESTS or batches * cell.workers * cell.limit_rows * max(1, cell.load or 0) >= count
-
-
-@given(cells)
-def test_on_off_traffic_is_measured_over_whole_cycles(cell: Cell) -> None:
-    """Of 0.8 s, at least 3 of them unless these are too many requests, and never less than one."""
-    count = requests_to_measure(dataclasses.replace(cell, arrivals="onoff"))
-    each = cell.rate * ONE_CYCLE_S
-    cycles = round(count / each)
-
-    assert count == round(cycles * each)
-    assert cycles >= 3 or (cycles >= 1 and (cycles + 1) * each > MOST_REQUESTS)
-    assert cycles == 1 or count <= MOST_REQUESTS
-    assert count >= min(requests_to_measure(cell), MOST_REQUESTS - each)

@@ -43,9 +43,6 @@ def run(policy: str = "fixed:0", **changes: object) -> Run:
     return simulate(dataclasses.replace(scenario, **changes))  # type: ignore[arg-type]
 
 
-# Distributions
-
-
 @pytest.mark.parametrize("cv", [0.5, 1.0, 2.0])
 def test_log_normal_lengths_have_their_mean_and_variation(cv: float) -> None:
     lengths = drawn(f"lognormal:64:{cv}")
@@ -100,9 +97,6 @@ def test_other_texts_are_refused(text: str) -> None:
     assert repr(text) in str(error.value)
 
 
-# Capacity
-
-
 @pytest.mark.parametrize(
     ("padding", "lengths", "limit", "carries"),
     [
@@ -139,38 +133,6 @@ def test_the_load_of_a_cell_is_a_share_of_it() -> None:
     assert 2000 <= requests_to_measure(cell) < 300 * 3 * 16_384 / 64
 
 
-def test_clients_and_counts_are_in_rows_of_average_length() -> None:
-    """Without padding, a cell of equal lengths is the cell of rows that cost as much."""
-    rows = Cell(intercept_ms=5, slope_ms=1.28, limit_rows=20, clients=200)
-    lengths = dataclasses.replace(rows, slope_ms=0.02, limit_rows=1280, lengths="constant:64")
-
-    assert lengths.rate == pytest.approx(rows.rate)
-    assert requests_to_measure(lengths) == requests_to_measure(rows)
-
-
-# Cells
-
-
-def test_padding_needs_lengths() -> None:
-    assert CELL.service.padding == 1.0
-    assert dataclasses.replace(CELL, padding=0.5).service.padding == 0.5
-    assert dataclasses.replace(CELL, lengths=None).service.padding == 0.0
-
-
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({}, "4+0.02n lognormal:64:1 padding 1 W=1 32 clients"),
-        (
-            {"padding": 0.5, "known": "totals"},
-            "4+0.02n lognormal:64:1 padding 0.5 W=1 32 clients known totals",
-        ),
-    ],
-)
-def test_the_name_of_a_cell_has_its_lengths(changes: dict[str, object], name: str) -> None:
-    assert str(dataclasses.replace(CELL, **changes)) == name  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -184,9 +146,6 @@ def test_a_cell_with_wrong_lengths_is_refused(changes: dict[str, object], messag
         dataclasses.replace(CELL, **changes)  # type: ignore[arg-type]
 
 
-# Runs
-
-
 def test_a_batch_takes_as_long_as_its_padding_says() -> None:
     """Also where the core knows only costs."""
     for known in ("costs", "totals", "bytes", "nothing"):
@@ -195,20 +154,6 @@ def test_a_batch_takes_as_long_as_its_padding_says() -> None:
         assert all(one.seconds == pytest.approx(PADDED.mean(one.padded)) for one in batches)
         assert any(one.padded > 1.2 * one.rows for one in batches)
         assert all(one.rows <= one.padded <= one.requests * 1500 for one in batches)
-
-
-def test_every_policy_gets_the_same_lengths() -> None:
-    """Request by request, whatever the batches and whatever the core knows."""
-    first = sorted(one.length for one in run("none").answered)
-
-    assert sorted(one.length for one in run("cork").answered) == first
-    assert sorted(one.length for one in run("cork", known="totals").answered) == first
-    assert sorted(one.length for one in run("cork", seed=2).answered) != first
-    assert statistics.fmean(first) == pytest.approx(MIXED.mean, rel=0.3)
-
-
-def test_a_request_has_length_1_without_lengths() -> None:
-    assert {one.length for one in run(lengths=None).answered} == {1.0}
 
 
 def test_only_known_lengths_stay_apart() -> None:
@@ -221,37 +166,6 @@ def test_only_known_lengths_stay_apart() -> None:
     assert padding([*known]) < 1.3 < 3 < padding([*unknown])
 
 
-def test_cork_does_not_wait_for_requests_of_other_lengths() -> None:
-    """If little time is fixed, similar lengths make small batches, which should keep the worker busy."""
-    service = ServiceTime(intercept_s=160e-6, slope_s=20e-6, padding=1.0)
-    lengths = row_lengths("lognormal:64:1")
-
-    def seconds(policy: str) -> float:
-        return run(policy, service=service, lengths=lengths.draw).answered[-1].finish
-
-    assert seconds("cork") < 1.04 * seconds("none")
-
-
-# Figures
-
-
-def test_the_share_of_the_work_that_was_padding() -> None:
-    """Batches of all clients: the longest of 32 is about 5 times the average."""
-    whole = measure(CELL, "none", 1, requests=500)
-    unknown = dataclasses.replace(CELL, known="totals")
-    padded = measure(unknown, "cork", 1, requests=2000)
-    half = measure(dataclasses.replace(unknown, padding=0.5), "cork", 1, requests=2000)
-    none = measure(dataclasses.replace(unknown, padding=0.0), "cork", 1, requests=2000)
-
-    assert (whole.padding_share, whole.batch_rows) == (0.0, 1.0)
-    assert 0.7 < padded.padding_share < 0.85
-    assert half.padding_share == pytest.approx(
-        0.5 * padded.padding_share / (1 - 0.5 * padded.padding_share), rel=0.1
-    )
-    assert none.padding_share == 0.0
-    assert padded.batch_rows == pytest.approx(32, rel=0.1)
-
-
 def test_the_p99_of_the_longest_tenth() -> None:
     """One at a time, without a queue: latency is the batch time of its length."""
     cell = dataclasses.replace(CELL, clients=1, lengths="bimodal:16:512:0.1")
@@ -261,19 +175,3 @@ def test_the_p99_of_the_longest_tenth() -> None:
     # The 90th and the 99th percentile of lengths around 512 that vary by a fifth.
     assert seen.p99_ms == pytest.approx(4 + 0.02 * 512 * 1.26, rel=0.03)
     assert seen.long_p99_ms == pytest.approx(4 + 0.02 * 512 * 1.56, rel=0.05)
-
-
-def test_of_equal_lengths_all_are_long() -> None:
-    for lengths in (None, "constant:64"):
-        seen = measure(dataclasses.replace(CELL, lengths=lengths, noise_cv=0.3), "cork", 1, requests=500)
-
-        assert seen.long_p99_ms == seen.p99_ms
-
-
-@pytest.mark.parametrize("policy", ["cork", "fixed:0"])
-def test_knowing_equal_lengths_changes_nothing(policy: str) -> None:
-    cell = dataclasses.replace(CELL, lengths="constant:64", noise_cv=0.1)
-
-    assert measure(cell, policy, 1, requests=500) == measure(
-        dataclasses.replace(cell, known="totals"), policy, 1, requests=500
-    )

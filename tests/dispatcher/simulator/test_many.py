@@ -8,10 +8,9 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from uncork_dispatcher.policies import POLICIES, make_policy
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import RELEASE_WHEN_FREE, compared
-from uncork_dispatcher.simulator.many import ALL_POLICIES, run_cells
+from uncork_dispatcher.simulator.many import run_cells
 from uncork_dispatcher.simulator.measure import measure
 
 SMALL = [
@@ -20,12 +19,6 @@ SMALL = [
     Cell(intercept_ms=1, slope_ms=0.02, workers=1, load=0.8, arrivals="gamma:2"),
 ]
 FEW = ["cork", "fixed:0"]
-
-
-def test_all_policies_can_be_made() -> None:
-    assert {name.partition(":")[0] for name in ALL_POLICIES} == set(POLICIES)
-    for name in ALL_POLICIES:
-        assert make_policy(name, limit_rows=64).limit_rows >= 1
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -50,26 +43,6 @@ def test_results_come_in_order_of_the_cells(processes: int) -> None:
     ]
     assert told == [(done, 12) for done in range(1, 13)]
     assert multiprocessing.active_children() == []
-
-
-def test_what_is_given_twice_is_measured_once() -> None:
-    """A cell that is in two matrices has its result in both places, and progress comes to its end."""
-    told: list[tuple[int, int]] = []
-    found = run_cells(
-        [SMALL[0], SMALL[1], SMALL[0]],
-        ["fixed:0"],
-        [1],
-        requests=100,
-        progress=lambda done, of: told.append((done, of)),
-    )
-
-    assert [one.cell for one in found] == [SMALL[0], SMALL[1], SMALL[0]]
-    assert told == [(1, 2), (2, 2)]
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_no_cells_no_results(processes: int) -> None:
-    assert run_cells([], FEW, [1], processes=processes) == []
 
 
 def test_the_base_is_looked_for_before_anything_is_measured() -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dispatcher.wrapped_core import note_sources
 from tests.examples import at_most
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.measure import measure
@@ -21,7 +20,6 @@ FAR_MS = 1e6
 """A goal so far off that it decides nothing."""
 # Batches of one row, 10 ms each: a queue that every policy serves in the same way, first come first served.
 ROW_BY_ROW = Cell(intercept_ms=9, slope_ms=1, workers=4, limit_rows=1, goal_ms=FAR_MS, load=0.3)
-TWICE_TOO_MUCH = Cell(intercept_ms=5, slope_ms=0.1, workers=2, goal_ms=100, load=2.0)
 
 
 @pytest.fixture
@@ -30,30 +28,6 @@ def trace(tmp_path: Path) -> Path:
     path = tmp_path / "trace.csv"
     path.write_text("5.0\n5.0\n5.1\n5.9\n6.0\n")
     return path
-
-
-# Arrivals
-
-
-@pytest.mark.long_run
-@pytest.mark.parametrize("kind", ["poisson", "gamma:2", "onoff", "step", "replay"])
-def test_every_policy_gets_the_same_arrivals(kind: str, trace: Path) -> None:
-    """Whatever the length of its warm-up: where policies make no difference there is none."""
-    kind = f"replay:{trace}" if kind == "replay" else kind
-    cell = dataclasses.replace(ROW_BY_ROW, workers=8, load=0.1, arrivals=kind)
-    seen = {policy: measure(cell, policy, 1, requests=1000) for policy in POLICIES}
-
-    first = dataclasses.astuple(seen["cork"])
-    assert all(dataclasses.astuple(one) == pytest.approx(first, rel=1e-6) for one in seen.values())
-
-
-@pytest.mark.parametrize("cell", [ROW_BY_ROW, Cell(intercept_ms=5, slope_ms=0.1, noise_cv=0.1, clients=8)])
-def test_the_seed_decides(cell: Cell) -> None:
-    """The same one gives the same figures to the last bit, another one gives others."""
-    first = measure(cell, "cork", 1, requests=200)
-
-    assert measure(cell, "cork", 1, requests=200) == first
-    assert measure(cell, "cork", 2, requests=200).mean_ms != first.mean_ms
 
 
 @PROPERTY
@@ -84,24 +58,6 @@ def test_every_measured_request_is_counted_once(
         assert seen.mean_ms <= seen.p99_ms + 0.01 * (seen.mean_ms * seen.answered)
 
 
-def test_a_closed_loop_counts_every_request_once_too() -> None:
-    seen = measure(Cell(intercept_ms=5, slope_ms=0.1, workers=2, clients=20), "fixed:0", 1, requests=777)
-
-    assert (seen.answered, seen.shed, seen.shed_share, seen.inside_goal) == (777, 0, 0.0, 1.0)
-
-
-def test_requests_come_from_the_sources_of_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool has few connections, each used many times."""
-    seen = note_sources(monkeypatch, "uncork_dispatcher.simulator.run")
-    measure(dataclasses.replace(ROW_BY_ROW, sources="pool"), "fixed:0", 1, requests=400)
-
-    assert (len(seen), None in seen) == (500, False)
-    assert len(set(seen)) < 30
-
-
-# The warm-up
-
-
 @pytest.mark.parametrize(("policy", "warm_up"), [("none", 100), ("fixed:0", 100), ("cork-classic", 1200)])
 def test_the_warm_up_is_not_measured(policy: str, warm_up: int) -> None:
     """A queue that grows for ever shows how many were before: a quarter, and 6 s for ``cork-classic``.
@@ -113,42 +69,6 @@ def test_the_warm_up_is_not_measured(policy: str, warm_up: int) -> None:
 
     assert seen.mean_ms == pytest.approx((warm_up + 200) * 5, rel=0.1)
     assert seen.rows_per_s == pytest.approx(100, rel=0.01)
-
-
-# Figures that are known
-
-
-def test_a_single_client_meets_nobody() -> None:
-    """11 ms of work, and 5.5 ms on average until it is back."""
-    seen = measure(Cell(intercept_ms=10, slope_ms=1, clients=1, think_ms=5), "fixed:0", 1, requests=1000)
-
-    assert (seen.mean_ms, seen.p50_ms, seen.p99_ms) == pytest.approx((11, 11, 11))
-    assert seen.rows_per_s == pytest.approx(1000 / 16.5, rel=0.01)
-    assert seen.utilisation == pytest.approx(11 / 16.5, rel=0.01)
-    assert seen.batch_rows == 1
-
-
-@pytest.mark.long_run
-@pytest.mark.parametrize("policy", POLICIES)
-def test_clients_are_either_served_or_under_way(policy: str) -> None:
-    """Little's law: as many as there are, is answers per second times the time from answer to answer."""
-    cell = Cell(intercept_ms=5, slope_ms=0.1, workers=2, goal_ms=FAR_MS, clients=24, think_ms=5)
-    seen = measure(cell, policy, 1, requests=4000)
-
-    assert seen.rows_per_s * (seen.mean_ms + 5.5) / 1000 == pytest.approx(24, rel=0.02)
-
-
-# The goal
-
-
-@pytest.mark.long_run
-def test_too_much_is_shed() -> None:
-    """Twice what full batches carry: they run all the time, and half of the requests is shed."""
-    seen = measure(TWICE_TOO_MUCH, "cork", 1, batches=100)
-
-    assert seen.shed_share == pytest.approx(0.5, abs=0.05)
-    assert seen.utilisation > 0.98
-    assert seen.rows_per_s == pytest.approx(TWICE_TOO_MUCH.capacity, rel=0.05)
 
 
 def test_what_comes_within_the_goal_is_goodput() -> None:
@@ -178,9 +98,6 @@ def test_nobody_answered_is_not_a_number() -> None:
     assert (seen.answered, seen.shed_share) == (0, 1.0)
     assert seen.shed == pytest.approx(500, abs=10)
     assert all(math.isnan(value) for value in (seen.mean_ms, seen.p50_ms, seen.p99_ms, seen.inside_goal))
-
-
-# What cannot be measured
 
 
 @pytest.mark.parametrize(

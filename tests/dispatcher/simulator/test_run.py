@@ -95,9 +95,6 @@ def ends(run: Run) -> list[tuple[float, float]]:
     return [(one.arrival, round(one.finish, 6)) for one in run.answered]
 
 
-# Everybody is answered
-
-
 @PROPERTY
 @given(
     arrivals,
@@ -199,23 +196,6 @@ def test_a_refused_client_comes_back_too() -> None:
     assert min(len(run.answered), len(run.shed)) > 10
 
 
-# Nothing but the seed decides
-
-
-@few_policies
-def test_the_same_seed_gives_the_same_run(policy: str) -> None:
-    """To the last bit; and another seed gives another."""
-    scenario = dataclasses.replace(
-        busy(policy, count=500),
-        service=dataclasses.replace(SERVICE, noise_cv=0.2),
-        rows=lambda random_: random_.randint(1, 3),
-    )
-    run = simulate(scenario)
-
-    assert simulate(scenario) == run
-    assert simulate(dataclasses.replace(scenario, seed=2)) != run
-
-
 @pytest.mark.parametrize("sources", SOURCES)
 def test_the_same_seed_gives_the_same_closed_loop(sources: Sources) -> None:
     scenario = Scenario(service=SERVICE, arrivals=Clients(count=8), requests=300, sources=sources)
@@ -231,9 +211,6 @@ def test_a_pool_uses_the_connection_that_was_free_last(monkeypatch: pytest.Monke
     simulate(Scenario(service=SERVICE, arrivals=times, workers=3, policy="none", sources="pool"))
 
     assert seen == [0, 1, 2, 2, 2]
-
-
-# Known exactly
 
 
 def greedy(
@@ -309,35 +286,6 @@ def test_batches_are_told_as_they_ran() -> None:
     assert run.batches[1].predicted_s > 0.011
 
 
-def test_rows_are_drawn_for_each_request() -> None:
-    """Batches are cut and timed by rows, not by requests; a request larger than the limit travels alone."""
-    sizes = iter([2, 2, 2, 9, 1])
-    scenario = Scenario(
-        service=SERVICE, arrivals=[0.0] * 5, limit_rows=4, policy="fixed:0", rows=lambda _: next(sizes)
-    )
-    run = simulate(scenario)
-
-    assert [(one.rows, one.requests, round(one.seconds, 6)) for one in run.batches] == [
-        (4, 2, 0.014),
-        (2, 1, 0.012),
-        (9, 1, 0.019),
-        (1, 1, 0.011),
-    ]
-
-
-def test_a_batch_takes_what_its_worker_takes() -> None:
-    service = dataclasses.replace(SERVICE, speeds=(1.0, 2.0))
-    run = simulate(Scenario(service=service, arrivals=[0.0, 0.001], workers=2, policy="none"))
-
-    assert [(one.worker, round(one.seconds, 6)) for one in run.batches] == [(0, 0.011), (1, 0.022)]
-
-
-# Timers
-
-
-# Workers that die
-
-
 @few_policies
 def test_a_death_in_mid_run_loses_nobody(policy: str) -> None:
     """Its batch is run once more elsewhere, and nothing runs on the dead worker until it is back."""
@@ -385,9 +333,6 @@ def test_a_batch_that_hangs_is_given_up() -> None:
 
     assert run.lost == 2
     assert ends(run) == [(110.0, 110.061)]
-
-
-# The cost of a run
 
 
 @few_policies

@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import at_most
-from uncork_dispatcher.simulator.cells import Cell
-from uncork_dispatcher.simulator.measure import measure
 from uncork_dispatcher.simulator.run import simulate
 from uncork_dispatcher.simulator.scenario import Loss, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
@@ -58,14 +56,6 @@ def test_a_crowded_worker_does_not_wait_for_its_batches() -> None:
     assert {batch.rows for batch in run.batches[len(gaps) // 2 : -3]} == {8}
 
 
-def test_a_worker_with_few_clients_gets_no_batch_ahead() -> None:
-    """A batch that is sent early would be smaller: each still waits for the reply to the one before."""
-    run = simulate(crowded(arrivals=Clients(count=8, round_trip_s=0.001)))
-
-    for before, after in itertools.pairwise(run.batches):
-        assert after.started >= before.started + before.seconds + 0.004 - 1e-9
-
-
 @at_most(40)
 @given(
     st.integers(1, 3),
@@ -109,17 +99,6 @@ def test_every_request_has_one_end(
         free_at[batch.worker] = batch.started + batch.seconds
 
 
-def test_a_lost_worker_loses_the_batch_ahead_too() -> None:
-    """Both run again. A batch is ahead in a third of the time."""
-    losses = tuple(Loss(0, at, at + 0.1) for at in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0))
-    run = simulate(crowded(losses=losses))
-
-    lost = [[batch for batch in run.lost_batches if batch.at == loss.at] for loss in losses]
-    assert {len(batches) for batches in lost} == {1, 2}
-    assert all(before.started < after.started for before, after in filter(lambda two: len(two) == 2, lost))
-    assert len(run.answered) == 2000
-
-
 def test_a_first_stage_takes_no_time_of_a_crowded_worker() -> None:
     """Each batch is prepared while the one before runs; the first one is not."""
     prepared = dataclasses.replace(SERVICE, prepare_s=0.001)
@@ -129,35 +108,3 @@ def test_a_first_stage_takes_no_time_of_a_crowded_worker() -> None:
     assert last < last_staged < 1.02 * last
     assert max(batch.seconds for batch in staged.batches[20:-3]) < 0.018 + 1e-6
     assert staged.batches[0].seconds == pytest.approx(0.001 + 0.011)
-
-
-def test_batches_that_are_prepared_early_leave_no_clients_behind() -> None:
-    """Clients that wait for the batch that runs would miss an incomplete batch behind it."""
-    prepared = dataclasses.replace(SERVICE, prepare_s=0.0002)
-    run = simulate(crowded(service=prepared, arrivals=Clients(count=6, round_trip_s=0.001)))
-
-    assert sum(batch.rows for batch in run.batches) > 5.9 * len(run.batches)
-
-
-@pytest.mark.parametrize(("workers", "load", "share"), [(1, 0.3, 0.75), (1, 0.45, 0.4), (4, 0.4, 0.9)])
-def test_a_first_stage_that_overlaps_shortens_the_wait(workers: int, load: float, share: float) -> None:
-    """Relative to a model with both in one stage, at the same arrivals."""
-    staged = ServiceTime(intercept_s=0.005, slope_s=0.0005, prepare_s=0.0006)
-    both = ServiceTime(intercept_s=0.005, slope_s=0.0011)
-    rate = load * staged.capacity(workers=workers, limit_rows=64)
-    times = open_loop("poisson", rate=rate, count=6000, random_=random.Random(1))
-    runs = [
-        simulate(Scenario(service=service, arrivals=times, workers=workers, transport_s=0.0005))
-        for service in (staged, both)
-    ]
-
-    ours, theirs = [sum(answered.finish - answered.arrival for answered in run.answered) for run in runs]
-    assert ours < share * theirs
-
-
-def test_the_transport_of_a_cell_is_simulated() -> None:
-    cell = Cell(intercept_ms=10, slope_ms=1, load=0.001)
-    near = measure(cell, "fixed:0", 1, requests=50)
-    far = measure(dataclasses.replace(cell, transport_ms=5), "fixed:0", 1, requests=50)
-
-    assert far.mean_ms == pytest.approx(near.mean_ms + 5, abs=0.5)

@@ -68,15 +68,6 @@ def test_a_worker_that_fails_again_and_again_is_not_counted_on(failures: int, du
     assert launches.soonest(4.0) == 6.0
 
 
-def test_a_launch_nobody_expected_teaches_nothing() -> None:
-    """Such as a worker that took over from another."""
-    launches = after(2.0)
-    launches.ready("unknown", now=500.0)
-    launches.expect("x", at=4.0)
-
-    assert launches.due(4.0) == [6.0]
-
-
 def test_a_launch_that_is_called_off_is_not_due() -> None:
     launches = after(2.0)
     launches.expect("x", at=4.0)

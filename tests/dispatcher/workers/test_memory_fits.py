@@ -22,14 +22,3 @@ def test_a_limit_changes_and_ends() -> None:
         fits.limit(1, "a", size)
         assert fits.of(1, "a") == fits.least("a") == size
     assert "a" not in fits
-
-
-def test_a_worker_that_leaves_takes_its_limits_with_it() -> None:
-    fits = MemoryFits()
-    fits.limit(1, "a", 20.0)
-    fits.limit(1, "b", 20.0)
-    fits.limit(2, "b", 30.0)
-    fits.forget(1)
-
-    assert "a" not in fits
-    assert fits.least("b") == 30

@@ -1,10 +1,6 @@
 """The outbound semaphore."""
 
-import math
-
-import pytest
-
-from tests.dispatcher.driver import next_worker, running
+from tests.dispatcher.driver import running
 from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.workers.slots import Slots
 
@@ -26,30 +22,6 @@ def counts(slots: Slots) -> tuple[int, int, int]:
     return slots.workers, slots.idle, slots.running
 
 
-def test_the_worker_idle_longest_is_taken_first() -> None:
-    """A worker that just finished goes to the end of the line."""
-    slots = slots_with(3)
-    order = []
-    for batch in (1, 2, 3, 4):
-        order.append(next_worker(slots))
-        slots.occupy(running(batch=batch, worker=order[-1]))
-        if batch == 1:
-            slots.finish(1, now=0.0)
-
-    assert order == [0, 1, 2, 0]
-
-
-@pytest.mark.parametrize("retired", [False, True])
-def test_adding_a_known_worker_changes_nothing(retired: bool) -> None:
-    """Not even if it only finishes its batch."""
-    slots = slots_with(1)
-    slots.occupy(running(worker=next_worker(slots)))
-    if retired:
-        slots.retire(0)
-    slots.add(0)
-    assert counts(slots) == (1 - retired, 0, 1)
-
-
 def test_losing_a_worker_returns_its_own_batch() -> None:
     """None of an idle worker, nor of one that is unknown, was lost before, or has retired."""
     slots = slots_with(4)
@@ -69,35 +41,6 @@ def test_losing_a_worker_returns_its_own_batch() -> None:
     assert slots.finish(1, now=0.0) is not None
     assert slots.finish(1, now=0.0) is None
     assert counts(slots) == (1, 1, 0)
-
-
-def test_overdue_batches_go_with_their_workers() -> None:
-    """At the very moment of the timeout, not before; others stay."""
-    slots = slots_with(2)
-    first = running(batch=1, worker=next_worker(slots), gives_up_at=5.0)
-    slots.occupy(first)
-    slots.occupy(running(batch=2, worker=next_worker(slots), gives_up_at=6.0))
-    assert slots.next_timeout == 5.0
-    assert slots.give_up_overdue(4.999) == []
-
-    assert slots.give_up_overdue(5.0) == [([first], [])]
-    assert counts(slots) == (1, 0, 1)
-    assert slots.next_timeout == 6.0
-
-    slots.add(0)
-    assert counts(slots) == (2, 1, 1)
-
-
-def test_predicted_finishes_are_sorted() -> None:
-    """An idle worker is free now, and so is one whose batch runs longer than predicted."""
-    slots = slots_with(4)
-    for batch, (started, predicted_s) in enumerate([(0.0, 9.0), (1.0, 2.0), (2.0, 5.0)], 1):
-        slots.occupy(
-            running(batch=batch, worker=next_worker(slots), started=started, predicted_s=predicted_s)
-        )
-
-    assert list(slots.shared.finishes) == [3.0, 7.0, 9.0]
-    assert values(slots.free_at(4.0, "a")) == [4.0, 4.0, 7.0, 9.0]
 
 
 def test_the_fastest_idle_worker_is_next() -> None:
@@ -132,22 +75,6 @@ def test_batches_predicted_to_end_at_one_moment_are_kept_apart() -> None:
     assert values(slots.free_at(1.0, "a")) == [1.0, 4.0, 4.0]
 
 
-def test_the_next_timeout_is_that_of_the_batches_that_run() -> None:
-    """Whatever the order in which they start and end."""
-    slots = slots_with(4)
-    for batch, gives_up_at in enumerate([7.0, 5.0, 6.0, 6.0]):
-        slots.occupy(running(batch=batch, worker=batch, gives_up_at=gives_up_at))
-    seen = [slots.next_timeout]
-    for batch in (0, 1, 2, 3):
-        slots.finish(batch, now=0.0)
-        seen.append(slots.next_timeout)
-
-    assert seen == [5.0, 5.0, 6.0, 6.0, math.inf]
-
-
-# Hosts
-
-
 def on_hosts(hosts: str) -> Slots:
     """Idle workers, numbered from 0, on these hosts."""
     slots = Slots()
@@ -174,47 +101,6 @@ def test_a_host_that_lost_a_worker_is_used_last_for_two_seconds() -> None:
 
     slots.lose(1, now=7.0)
     assert preferred(slots, now=8.9) == [2, 4, 3]
-
-
-def test_of_two_avoided_hosts_the_first_to_be_used_again_is_preferred() -> None:
-    slots = on_hosts("xyxy")
-    slots.lose(1, now=5.0)
-    slots.lose(0, now=5.1)
-
-    assert preferred(slots, now=5.2) == [3, 2]
-
-
-def test_a_lost_batch_waits_for_a_busy_worker_of_another_host() -> None:
-    """Not for one that is idle, nor where there is none, nor beyond the time."""
-    slots = on_hosts("xxy")
-    assert slots.avoids_idle_until(1.0) == 1.0
-    slots.lose(0, now=1.0)
-    assert slots.avoids_idle_until(1.0) == 1.0
-
-    slots.occupy(running(batch=1, worker=2))
-    assert slots.avoids_idle_until(1.5) == 3.0
-    assert slots.avoids_idle_until(3.0) == 3.0
-    slots.lose(2, now=1.6)
-    assert slots.avoids_idle_until(1.7) == 1.7
-
-
-# Retired workers
-
-
-def test_a_retired_worker_finishes_its_batch_and_gets_no_other() -> None:
-    """Its worker takes no further batch, so its end frees no slot."""
-    slots = slots_with(2)
-    slots.occupy(running(batch=1, worker=0, predicted_s=2.0))
-    slots.occupy(running(batch=2, worker=1, predicted_s=3.0))
-    changes = slots.changes
-    slots.retire(0)
-    assert slots.changes > changes
-    assert counts(slots) == (1, 0, 2)
-    assert values(slots.free_at(1.0, "a")) == [3.0]
-
-    assert slots.finish(1, now=0.0) is not None
-    slots.finish(2, now=0.0)
-    assert counts(slots) == (1, 1, 0)
 
 
 def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:

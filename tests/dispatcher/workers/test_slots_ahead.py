@@ -10,7 +10,6 @@ import pytest
 from tests.dispatcher.driver import running
 from tests.dispatcher.workers.test_slots import counts, values
 from uncork_dispatcher.requests.batch import Batch
-from uncork_dispatcher.requests.queue import RequestQueue, Retry
 from uncork_dispatcher.workers.slots import Slots
 
 
@@ -66,18 +65,6 @@ def test_the_next_to_end_gets_a_batch_ahead() -> None:
     assert slots.next_ahead(0.0, "a") is first
 
 
-def test_nothing_is_sent_to_another_worker_instead() -> None:
-    """It would be idle later than the one that takes no batch ahead, or whose batch ahead is short."""
-    slots = busy(workers=2, takers=1)
-    first_of(slots, 1, predicted_s=3.0)
-    assert slots.next_ahead(0.0, "a") is None
-
-    slots = busy(workers=2)
-    first_of(slots, 1, predicted_s=1.0)
-    put_ahead(slots, worker=1, started=1.0)
-    assert slots.next_ahead(0.0, "a") is None
-
-
 def test_of_many_late_batches_nothing_is_expected() -> None:
     """Whatever else runs."""
     slots = busy(workers=17)
@@ -103,18 +90,6 @@ def test_none_is_sent_behind_one_whose_end_is_uncertain(spread_s: float, alone: 
     first_of(slots, spread_s=spread_s)
 
     assert (slots.next_ahead(0.0, "a") is not None) == expected
-
-
-@pytest.mark.parametrize("retry", ["batch", "alone"])
-def test_none_is_sent_behind_a_batch_that_runs_again(retry: Retry) -> None:
-    """It may kill its worker once more."""
-    slots = Slots()
-    slots.add(0, takes_ahead=True)
-    batch = running(batch=1, predicted_s=4.0, transport_s=1.0)
-    batch.entries[0].queue = RequestQueue("a", None, retry=retry, lost_batch=7)
-    slots.occupy(batch)
-
-    assert slots.next_ahead(0.0, "a") is None
 
 
 def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
@@ -171,17 +146,6 @@ def test_either_of_two_batches_may_end_first_and_both_are_lost_with_their_worker
     assert [batch.number for batch in slots.lose(0, now=1.0)] == [1, 9]
     assert counts(slots) == (0, 0, 0)
     assert (runs(slots, 9), slots.next_timeout) == (False, math.inf)
-
-
-def test_of_overdue_batches_those_behind_are_told_apart() -> None:
-    slots = busy()
-    ahead = put_ahead(slots)
-
-    [([overdue], [other])] = slots.give_up_overdue(10.0)
-    assert overdue.number == 1
-    assert other is ahead
-    assert counts(slots) == (0, 0, 0)
-    assert slots.next_timeout == math.inf
 
 
 def test_an_api_with_slots_of_its_own_gets_none_ahead_and_is_in_nobodys_way() -> None:
