@@ -1,6 +1,7 @@
 """Input and output tensors of our APIs, for all dialects that have tensors."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
@@ -14,30 +15,23 @@ from uncork_gateway.versions import FIRST
 from uncork_workers.wire.messages import RowPath, json_path
 
 
+@dataclass(eq=False)
 class TensorDialect:
     """The common part of dialects whose rows are tensors.
 
-    Args:
+    Attributes:
         codec: reads the API's input.
         model: the model name that clients see; ``version`` is its version.
         inputs: the inputs of the API.
         saw: receives the output tensors of each response.
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        *,
-        model: str,
-        version: str = FIRST,
-        inputs: Inputs,
-        saw: Callable[[Sequence[Tensor]], object],
-    ) -> None:
-        self._codec = codec
-        self._model = model
-        self._version = version
-        self._inputs = inputs
-        self._saw = saw
+    codec: Codec
+    _: KW_ONLY
+    model: str
+    version: str = FIRST
+    inputs: Inputs
+    saw: Callable[[Sequence[Tensor]], object]
 
 
 def without_values(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -34,11 +34,11 @@ class V2(TensorDialect):
     def read(self, body: bytes, headers: tuple[Header, ...]) -> Marshalled:
         """Read rows from the only input, or one object per row with a value from each input."""
         try:
-            request = parse_request(Content(body, headers), self._codec.limits)
+            request = parse_request(Content(body, headers), self.codec.limits)
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
         refuse_classification(request.classified)
-        marshalled = self._inputs.marshal(request.inputs, self._codec)
+        marshalled = self.inputs.marshal(request.inputs, self.codec)
         raw: Wanted = "tensors" if any(request.wanted.values() or [request.binary]) else ""
         parameters = written(request.parameters) if request.parameters else b""
         return replace(marshalled, note=request, raw=raw, locate=_in_inputs, parameters=parameters)
@@ -47,9 +47,9 @@ class V2(TensorDialect):
         """Return results as output tensors: the outputs that the request names, or all."""
         request: InferRequest = asked.note
         outputs = output_tensors(reply, rows=asked.rows, binary=request.wants_binary)
-        self._saw(outputs)
+        self.saw(outputs)
         outputs = chosen(outputs, request.wanted)
-        members = {"model_name": quoted(self._model), "model_version": quoted(self._version)}
+        members = {"model_name": quoted(self.model), "model_version": quoted(self.version)}
         content = write(members, request.id, b"outputs", outputs)
         return header_lines(content.headers), content.body
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -28,6 +29,7 @@ _NOT_A_PART = re.compile(r"[ \t\r\n,:]*")
 _NUMERALS = b"0123456789.eE+- \t\r\n"
 _KINDS = {b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null", b"[": "list", b"{": "object"}
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},:]|[^][{},:"\s]+', re.DOTALL)
+_OPENING, _CLOSING = (b"[", b"{"), (b"]", b"}")
 _MOST_TOKENS = 4096
 # Of names that a few bytes repeat for each row.
 _MOST_NAMES_BYTES = 64 * 2**20
@@ -119,66 +121,49 @@ def form_of(text: Raw) -> Hashable:
         skeleton = skeleton.replace(b"NaN", b"").replace(b"Infinity", b"")
     if not skeleton.strip(b"[],"):
         return skeleton
-    tokens = _Tokens(row)
-    form = tokens.form(next(tokens), 1)
-    return (form, row.count(b",")) if tokens.has_more else form
+    found = _TOKEN.finditer(row)
+    tokens = (match[0] for match in islice(found, _MOST_TOKENS))
+    form = _form(tokens, next(tokens), 1)
+    return form if next(found, None) is None else (form, row.count(b","))
 
 
-class _Tokens(Iterator[bytes]):
-    """Iterates over the first tokens of a JSON text: brackets, commas, colons, strings, other values."""
+def _form(tokens: Iterator[bytes], first: bytes, depth: int) -> Hashable:
+    """Return the form of the value that begins with token ``first``, and consume its tokens."""
+    if depth > _MOST_NESTED or first not in _OPENING:
+        _skip(tokens, first)
+        return _KINDS.get(first[:1], "number")
+    if first == b"{":
+        return _object_form(tokens, depth)
+    length, form = 0, None
+    for token in tokens:
+        if token == b"]":
+            break
+        if token == b",":
+            continue
+        length += 1
+        if length == 1:
+            form = _form(tokens, token, depth + 1)
+        else:
+            _skip(tokens, token)
+    return length, form
 
-    def __init__(self, text: bytes) -> None:
-        self._found = _TOKEN.finditer(text)
-        self._left = _MOST_TOKENS
 
-    @property
-    def has_more(self) -> bool:
-        return not self._left
+def _object_form(tokens: Iterator[bytes], depth: int) -> Hashable:
+    members: dict[bytes, Hashable] = {}
+    for name in tokens:
+        if name == b"}":
+            break
+        if name != b",":
+            next(tokens, b"")  # the colon
+            members[name] = _form(tokens, next(tokens, b""), depth + 1)
+    return tuple(sorted(members.items(), key=itemgetter(0)))
 
-    def __next__(self) -> bytes:
-        if not self._left:
-            raise StopIteration
-        self._left -= 1
-        return next(self._found)[0]
 
-    def form(self, first: bytes, depth: int) -> Hashable:
-        """Return the form of the value that begins with token ``first``, and consume its tokens."""
-        if depth > _MOST_NESTED or first not in (b"[", b"{"):
-            self._skip(first)
-            return _KINDS.get(first[:1], "number")
-        if first == b"{":
-            return self._object_form(depth)
-        length, form = 0, None
-        for token in self:
-            if token == b"]":
-                break
-            if token == b",":
-                continue
-            length += 1
-            if length == 1:
-                form = self.form(token, depth + 1)
-            else:
-                self._skip(token)
-        return length, form
-
-    def _object_form(self, depth: int) -> Hashable:
-        members: dict[bytes, Hashable] = {}
-        for name in self:
-            if name == b"}":
-                break
-            if name != b",":
-                next(self, b"")  # the colon
-                members[name] = self.form(next(self, b""), depth + 1)
-        return tuple(sorted(members.items(), key=itemgetter(0)))
-
-    def _skip(self, first: bytes) -> None:
-        """Consume the rest of the value that begins with token ``first``."""
-        depth = int(first in (b"[", b"{"))
-        while depth:
-            token = next(self, None)
-            if token is None:
-                return
-            depth += (token in (b"[", b"{")) - (token in (b"]", b"}"))
+def _skip(tokens: Iterator[bytes], first: bytes) -> None:
+    """Consume the rest of the value that begins with token ``first``."""
+    depth = int(first in _OPENING)
+    while depth and (token := next(tokens, None)):
+        depth += (token in _OPENING) - (token in _CLOSING)
 
 
 def written(value: Parts) -> bytes:

@@ -15,12 +15,13 @@ from uncork_dispatcher.actions import Shed
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import ApiTally, Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
-from uncork_gateway.telemetry.smoothing import SmoothEstimate, calibrated
 
 _STEP_S = WINDOW_S / 10
 _SAMPLE_S = 1.0
 # The mean time of fewer batches is chance.
 _ENOUGH_BATCHES = 20
+# Earlier estimates are dropped when the largest batch behind the estimate has grown by this factor.
+_GROWTH = 1.5
 _NONE = ApiTally()
 
 
@@ -34,6 +35,35 @@ class _Snapshot(NamedTuple):
     bulk_rows: float
 
 
+class SmoothEstimate:
+    """The displayed estimate: the mean over about the last ``2 * span_s`` seconds; recent values count more.
+
+    The first values count equally, so that a wrong first value does not persist. An estimate from much larger
+    batches replaces earlier estimates, which only extrapolated to such sizes.
+    """
+
+    def __init__(self, span_s: float) -> None:
+        self._span_s = span_s
+        self._values = 0
+        self._added = 0.0
+        self.value: Estimate | None = None
+        """None before the first value."""
+
+    def add(self, estimate: Estimate, *, now: float) -> None:
+        if self.value is not None and estimate.earned_rows > _GROWTH * self.value.earned_rows:
+            self._values = 0
+        self._values += 1
+        share = max(1 / self._values, 1 - math.exp((self._added - now) / self._span_s))
+        self._added = now
+        before = self.value or estimate
+        self.value = Estimate(
+            before.intercept_s + share * (estimate.intercept_s - before.intercept_s),
+            before.slope_s + share * (estimate.slope_s - before.slope_s),
+            before.spread + share * (estimate.spread - before.spread),
+            estimate.earned_rows,
+        )
+
+
 class _Api:
     """The recorded snapshots and smoothed estimate of one API."""
 
@@ -44,6 +74,13 @@ class _Api:
         self.copy_due = -math.inf
         self.smooth = SmoothEstimate(WINDOW_S / 2)
         self.snapshots: deque[_Snapshot] = deque(maxlen=math.ceil(WINDOW_S / _STEP_S) + 2)
+
+    def base(self, now: float) -> _Snapshot | None:
+        """Return the snapshot at the beginning of the window, if there is one.
+
+        It was taken before anything new was counted, so the first that is young enough misses nothing recent.
+        """
+        return next((past for past in self.snapshots if past.time >= now - WINDOW_S - _STEP_S), None)
 
 
 class Recorder:
@@ -82,24 +119,14 @@ class Recorder:
     def recent(self, api: str, now: float) -> Recent:
         """Return the recent counts of an API; ``now`` is the clock's time."""
         known, tally, sample = self._apis[api], self._metrics.api(api), self._sample(api)
-        since = now - WINDOW_S - _STEP_S
-        # A snapshot is taken before anything new is counted, so the first one that is young enough misses
-        # nothing recent.
-        present = _Snapshot(now, tally, sample.arrived_rows, _NONE, 0.0)
-        base = next((past for past in known.snapshots if past.time >= since), present)
-        return Recent(
-            now - base.time,
-            tally.since(base.tally),
-            sample.arrived_rows - base.arrived_rows,
-            _estimate(known, tally, sample),
-        )
+        base = known.base(now) or _Snapshot(now, tally, sample.arrived_rows, _NONE, 0.0)
+        counts, arrived_rows = tally.since(base.tally), sample.arrived_rows - base.arrived_rows
+        return Recent(now - base.time, counts, arrived_rows, _estimate(known, tally, sample))
 
     def recent_bulk(self, api: str, now: float) -> Recent:
         """Return the recent counts of an API's second class."""
         tally, sample = self._metrics.bulk(api), self._sample(api)
-        since = now - WINDOW_S - _STEP_S
-        present = _Snapshot(now, _NONE, 0.0, tally, sample.bulk_rows)
-        base = next((past for past in self._apis[api].snapshots if past.time >= since), present)
+        base = self._apis[api].base(now) or _Snapshot(now, _NONE, 0.0, tally, sample.bulk_rows)
         counts = tally.since(base.bulk_tally)
         return Recent(now - base.time, counts, sample.bulk_rows - base.bulk_rows, None)
 
@@ -187,3 +214,13 @@ def _estimate(known: _Api, now: ApiTally, sample: ApiSample) -> Estimate | None:
         return smooth
     rows, seconds = now.worked_rows - then.worked_rows, now.worked_s - then.worked_s
     return calibrated(smooth, batches=batches, rows=rows, seconds=seconds)
+
+
+def calibrated(estimate: Estimate, *, batches: int, rows: float, seconds: float) -> Estimate:
+    """Scale the estimate to predict ``seconds`` in total for ``batches`` with ``rows`` rows in total.
+
+    The dispatcher's own estimate gives outliers little weight, so it would not match the displayed means.
+    """
+    predicted_s = batches * estimate.intercept_s + rows * estimate.slope_s
+    scale = seconds / predicted_s if predicted_s > 0 else 1.0
+    return estimate._replace(intercept_s=scale * estimate.intercept_s, slope_s=scale * estimate.slope_s)

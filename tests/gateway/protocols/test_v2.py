@@ -339,6 +339,7 @@ def test_halves_of_surrogate_pairs_arrive_as_sent() -> None:
         '{"inputs": [{"name": "x", "shape": [%s], "datatype": "FP32", "data": [NaN]}]}' % ("7" * 5000),
         "NaN",
         "[" * 100_000,
+        '{"x": NaN, "inputs": ' + "[" * 100_000,
     ],
 )
 def test_not_a_number_elsewhere_is_refused(text: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uncork_dispatcher import Estimate
-from uncork_gateway.telemetry.smoothing import SmoothEstimate, calibrated
+from uncork_gateway.telemetry.recorder import SmoothEstimate, calibrated
 
 QUICK = Estimate(intercept_s=0.010, slope_s=0.002, spread=0.1, earned_rows=64)
 SLOW = Estimate(intercept_s=0.015, slope_s=0.003, spread=0.3, earned_rows=64)

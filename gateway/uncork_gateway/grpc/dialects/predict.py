@@ -15,7 +15,8 @@ from uncork_gateway.dialects.tensors import (
 )
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.messages import message
-from uncork_gateway.grpc.protocols.predict import PredictRequest, add_tensors, read_request
+from uncork_gateway.grpc.protocols.predict import add_tensors, read_request
+from uncork_gateway.grpc.protocols.values import TensorsAsked
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.wire import Unmergeable
 from uncork_workers.wire.messages import RowPath, json_path
@@ -36,10 +37,10 @@ class Predict(TensorDialect):
         """
         check_signature(request.model_spec.signature_name)
         try:
-            asked = read_request(request, self._codec.limits)
+            asked = read_request(request, self.codec.limits)
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
-        marshalled = self._inputs.marshal(asked.inputs, self._codec)
+        marshalled = self.inputs.marshal(asked.inputs, self.codec)
         asked = asked._replace(inputs=without_values(asked.inputs))
         return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs)
 
@@ -49,12 +50,12 @@ class Predict(TensorDialect):
         Raises:
             GatewayError: if tensors cannot express the result, or a requested output does not exist.
         """
-        request: PredictRequest = asked.note
+        request: TensorsAsked = asked.note
         outputs = output_tensors(result, rows=asked.rows, binary=lambda output: True)
-        self._saw(outputs)
+        self.saw(outputs)
         response = message("tensorflow.serving.PredictResponse")()
         spec = response.model_spec
-        spec.name, spec.version.value, spec.signature_name = self._model, int(self._version), SIGNATURE
+        spec.name, spec.version.value, spec.signature_name = self.model, int(self.version), SIGNATURE
         add_tensors(response.outputs, chosen(outputs, request.wanted), typed=True)
         serialized: bytes = response.SerializeToString()
         return serialized, b""

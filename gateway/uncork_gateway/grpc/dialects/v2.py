@@ -1,13 +1,13 @@
 """The dialect of ModelInfer, the gRPC method of the Open Inference Protocol V2."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
-from uncork_gateway.codecs import Codec, Marshalled
+from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult, require_rows
-from uncork_gateway.dialects.inputs import Inputs
 from uncork_gateway.dialects.tensors import (
     TensorDialect,
     chosen,
@@ -18,12 +18,11 @@ from uncork_gateway.dialects.tensors import (
 )
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.messages import message
-from uncork_gateway.grpc.protocols.v2 import CONTENTS, InferRequest, add_tensors, read_request
-from uncork_gateway.grpc.protocols.values import varint
+from uncork_gateway.grpc.protocols.v2 import CONTENTS, add_tensors, read_request
+from uncork_gateway.grpc.protocols.values import TensorsAsked, varint
 from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.wire import Unmergeable
-from uncork_gateway.versions import FIRST
 from uncork_workers.wire.forms import TensorForm
 from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import BYTES
@@ -34,23 +33,16 @@ _ID, _RAW = b"\x1a", b"\x32"
 _MOST_DESCRIBED = 256
 
 
+@dataclass(eq=False)
 class V2Grpc(TensorDialect):
     """Reads rows from tensors like :class:`~uncork_gateway.dialects.v2.V2`, and shares batches with it.
 
     Requests with raw data get raw responses, others typed ones.
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        *,
-        model: str,
-        version: str = FIRST,
-        inputs: Inputs,
-        saw: Callable[[Sequence[Tensor]], object],
-    ) -> None:
-        super().__init__(codec, model=model, version=version, inputs=inputs, saw=saw)
-        self._start: bytes = _Response(model_name=model, model_version=version).SerializeToString()
+    def __post_init__(self) -> None:
+        response = _Response(model_name=self.model, model_version=self.version)
+        self._start: bytes = response.SerializeToString()
         self._described: dict[tuple[TensorForm, int], bytes] = {}
         """The bytes before the values of the only output, by its format and number of rows."""
 
@@ -61,11 +53,11 @@ class V2Grpc(TensorDialect):
             BadRequest: if the request is malformed, or needs an unsupported feature.
         """
         try:
-            asked = read_request(request, self._codec.limits)
+            asked = read_request(request, self.codec.limits)
         except Unmergeable as error:
             raise BadRequest(str(error)) from None
         refuse_classification(asked.classified)
-        marshalled = self._inputs.marshal(asked.inputs, self._codec)
+        marshalled = self.inputs.marshal(asked.inputs, self.codec)
         asked = asked._replace(inputs=without_values(asked.inputs))
         parameters = asked.parameters
         return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs, parameters=parameters)
@@ -79,14 +71,14 @@ class V2Grpc(TensorDialect):
             GatewayError: if tensors cannot express the result, or a requested output does not exist.
         """
         require_rows(result)
-        request: InferRequest = asked.note
+        request: TensorsAsked = asked.note
         form = result.form
         # The size of BYTES differs between responses of one form.
         if isinstance(form, TensorForm) and form.datatype != BYTES and not (request.typed or request.wanted):
             return self._raw(result.body, form, asked.rows, request.id)
         outputs = output_tensors(result, rows=asked.rows, binary=lambda output: True)
-        self._saw(outputs)
-        response = _Response(model_name=self._model, model_version=self._version, id=request.id)
+        self.saw(outputs)
+        response = _Response(model_name=self.model, model_version=self.version, id=request.id)
         outputs = chosen(outputs, request.wanted)
         add_tensors(response.outputs, response.raw_output_contents, outputs, typed=request.typed)
         serialized: bytes = response.SerializeToString()
@@ -104,7 +96,7 @@ class V2Grpc(TensorDialect):
     def _describe(self, form: TensorForm, rows: int, size: int) -> bytes:
         shape = (rows, *form.shape)
         output = Tensor(name=OUTPUT, datatype=form.datatype, shape=shape, form="binary", data=b"")
-        self._saw([output])
+        self.saw([output])
         response = _Response()
         add_tensors(response.outputs, [], [output], typed=False)
         described: bytes = response.SerializeToString() + _RAW + varint(size)
@@ -115,7 +107,7 @@ class V2Grpc(TensorDialect):
 
 
 def _in_inputs(asked: Marshalled, place: RowPath) -> str:
-    request: InferRequest = asked.note
+    request: TensorsAsked = asked.note
     return path_in_inputs(request.inputs, place, values=_contents if request.typed else _bytes)
 
 

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.protocols.tensor_wire import Parsed, TensorWire, rest_of, with_rests
-from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
+from uncork_gateway.grpc.protocols.values import TensorsAsked, add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import (
     TF_TYPES,
@@ -42,21 +42,7 @@ _DATATYPES = {_NUMBERS[name].number: datatype for datatype, name in TF_TYPES.ite
 _MOST_REPEATED_BYTES = 2**20
 
 
-class PredictRequest(NamedTuple):
-    """A parsed PredictRequest.
-
-    Attributes:
-        inputs: the input tensors by name, all binary.
-        rows: the length of the first axis of every input.
-        wanted: the names of requested outputs; empty for all.
-    """
-
-    inputs: list[Tensor]
-    rows: int
-    wanted: list[str]
-
-
-def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> PredictRequest:
+def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> TensorsAsked:
     """Read a PredictRequest.
 
     Raises:
@@ -67,7 +53,7 @@ def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> PredictReques
     """
     limits.check_rows(len(request.inputs))
     inputs = read_tensors(request.inputs, limits)
-    return PredictRequest(inputs, rows_of(inputs, limits), list(dict.fromkeys(request.output_filter)))
+    return TensorsAsked(inputs, rows_of(inputs, limits), list(dict.fromkeys(request.output_filter)))
 
 
 def read_tensors(tensors: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) -> list[Tensor]:

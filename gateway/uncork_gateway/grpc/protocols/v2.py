@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.protocols.tensor_wire import Parsed, TensorWire, rest_of, with_rests
-from uncork_gateway.grpc.protocols.values import add_rest, add_values, read_values
+from uncork_gateway.grpc.protocols.values import TensorsAsked, add_rest, add_values, read_values
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import Malformed
 from uncork_gateway.protocols.tensors import Tensor, check_kind, check_values, malformed
@@ -41,28 +41,7 @@ CONTENTS = {
 """The fields of InferTensorContents by datatype. Halves have none: they must be raw."""
 
 
-class InferRequest(NamedTuple):
-    """A parsed ModelInferRequest.
-
-    Attributes:
-        inputs: the input tensors, all binary.
-        rows: the length of the first axis of every input.
-        typed: True if values are in typed fields instead of raw bytes.
-        wanted: the names of requested outputs; empty for all.
-        classified: the outputs whose top classes the client wants (Triton's classification).
-        parameters: the parameters as a JSON object; empty if there are none.
-    """
-
-    id: str
-    inputs: list[Tensor]
-    rows: int
-    typed: bool
-    wanted: list[str]
-    classified: list[str]
-    parameters: bytes
-
-
-def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> InferRequest:
+def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> TensorsAsked:
     """Read a ModelInferRequest.
 
     Raises:
@@ -80,7 +59,8 @@ def read_request(request: Any, limits: Limits = DEFAULT_LIMITS) -> InferRequest:
     wanted = list(dict.fromkeys([output.name for output in request.outputs]))
     classified = [output.name for output in request.outputs if _classifies(output.parameters)]
     parameters = _json_of(request.parameters) if request.parameters else b""
-    return InferRequest(request.id, inputs, rows_of(inputs, limits), not raw, wanted, classified, parameters)
+    rows = rows_of(inputs, limits)
+    return TensorsAsked(inputs, rows, wanted, request.id, not raw, classified, parameters)
 
 
 def read_tensors(

@@ -1,7 +1,7 @@
-"""Converts between binary tensors and repeated fields of messages."""
+"""Tensors in gRPC messages: what a request asks, and values in repeated fields."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,28 @@ _BITS = {"FP16": "<u2", "BF16": "<u2"}
 _FIELD_BYTES = 4
 REST = "rest"
 """The name of a tensor's parameter that has its message's other fields, serialized."""
+
+
+class TensorsAsked(NamedTuple):
+    """A parsed request.
+
+    Attributes:
+        inputs: the input tensors, all binary.
+        rows: the length of the first axis of every input.
+        wanted: the names of requested outputs; empty for all.
+        id: the client's id for the request; empty if it has none.
+        typed: True if values are in typed fields instead of raw bytes.
+        classified: the outputs whose top classes the client wants (Triton's classification).
+        parameters: the parameters as a JSON object; empty if there are none.
+    """
+
+    inputs: list[Tensor]
+    rows: int
+    wanted: list[str]
+    id: str = ""
+    typed: bool = True
+    classified: Sequence[str] = ()
+    parameters: bytes = b""
 
 
 def read_values(tensor: str, datatype: str, values: Sequence[Any]) -> bytes:

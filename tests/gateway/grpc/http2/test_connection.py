@@ -175,11 +175,13 @@ async def test_a_cancelled_call_is_told_so_once() -> None:
 
 async def test_all_calls_of_a_client_that_has_gone_are_cancelled() -> None:
     server = Server()
-    peer = Peer(server)
+    peer, other = Peer(server), Peer(server)
     for _ in range(3):
         peer.call(path=b"/t.T/Hang")
     peer.ask()
     peer.wire.leave()
+    assert server.listener.connections == 1
+    other.wire.leave()
     assert [call.events[-1] for call in server.calls] == ["cancelled"] * 3 + ["end"]
     assert server.listener.connections == 0
 
