@@ -14,20 +14,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from tests.dispatcher.batches import batch_of, submitted
-from tests.dispatcher.shell import shell_of
 from tests.gateway.exposed import Measured, exposition_of
 from tests.gateway.running import turns
 from uncork_dispatcher import (
     ApiRules,
     AsyncDispatcher,
     BatchResult,
+    BatchStatus,
     Estimate,
     RequestShed,
     TaskRunner,
-    WorkerLost,
 )
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.jobs import payloads_of
+from uncork_dispatcher.learning.measures import Padding
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.workers.share import Share
 from uncork_gateway.telemetry.distribution import Distribution
@@ -168,25 +168,48 @@ def test_requests_and_errors_are_counted_by_status(reading: Reading) -> None:
     assert counts("uncork_errors_total") == {"quiet503": 1}
 
 
-def test_durations_of_requests_are_measured(reading: Reading) -> None:
-    name = "uncork_request_duration_seconds"
-
-    assert value(reading, f"{name}_count", **API) == 3
-    assert value(reading, f"{name}_sum", **API) == pytest.approx(3.008)
-    assert value(reading, f"{name}_bucket", **API, le="0.003") == 0
-    assert value(reading, f"{name}_bucket", **API, le="0.005") == 2
-    assert value(reading, f"{name}_bucket", **API, le="5.0") == 3
-
-
-def test_batches_are_counted(reading: Reading) -> None:
-    """Released batches are counted by reason, rows and requests."""
-    assert value(reading, "uncork_releases_total", **API, reason="idle") == 2
-    assert value(reading, "uncork_releases_total", **API, reason="full") == 1
-    assert value(reading, "uncork_batch_rows_count", **API) == 3
-    assert value(reading, "uncork_batch_rows_sum", **API) == 1 + 5 + 1
-    assert value(reading, "uncork_batch_requests_sum", **API) == 1 + 2 + 1
-    assert value(reading, "uncork_batch_rows_bucket", **API, le="4.0") == 2
-    assert value(reading, "uncork_batch_rows_bucket", **API, le="8.0") == 3
+@pytest.mark.parametrize(
+    ("series", "labels", "expected"),
+    [
+        ("request_duration_seconds_count", {}, 3),
+        ("request_duration_seconds_sum", {}, 3.008),
+        *[
+            ("request_duration_seconds_bucket", {"le": le}, n)
+            for le, n in (("0.003", 0), ("0.005", 2), ("5.0", 3))
+        ],
+        # Released batches, by reason, rows and requests.
+        ("releases_total", {"reason": "idle"}, 2),
+        ("releases_total", {"reason": "full"}, 1),
+        ("batch_rows_count", {}, 3),
+        ("batch_rows_sum", {}, 1 + 5 + 1),
+        ("batch_requests_sum", {}, 1 + 2 + 1),
+        ("batch_rows_bucket", {"le": "4.0"}, 2),
+        ("batch_rows_bucket", {"le": "8.0"}, 3),
+        # Each request waits once, until it is released.
+        ("queue_wait_seconds_count", {}, 4),
+        ("batch_duration_seconds_count", {}, 2),
+        ("batches_total", {"outcome": "worked"}, 2),
+        ("shed_total", {"reason": "no_worker"}, 1),
+        ("shed_total", {"reason": "deadline"}, None),
+        ("queue_rows", {}, 4),
+        ("queue_bytes", {}, 40),
+        ("queue_rows", {"api": "quiet"}, 0),
+        ("queue_bytes", {"api": "quiet"}, 0),
+        ("estimate_intercept_seconds", {}, 0.010),
+        ("estimate_slope_seconds", {}, 0.001),
+        ("estimate_error_ratio", {}, Estimate().spread),
+        *[(f"{n}", {"api": "quiet"}, 0) for n in ("estimate_intercept_seconds", "arrival_rate_rows")],
+        # Charts compare latency and batch sizes with these.
+        ("goal_seconds", {}, 50),
+        ("max_batch_rows", {}, 5),
+    ],
+)
+def test_an_api_is_measured(
+    reading: Reading, series: str, labels: dict[str, str], expected: float | None
+) -> None:
+    assert value(reading, f"uncork_{series}", **{**API, **labels}) == (
+        expected if expected is None else pytest.approx(expected)
+    )
 
 
 def test_batches_ahead_are_counted() -> None:
@@ -198,88 +221,30 @@ def test_batches_ahead_are_counted() -> None:
     assert value(read(metrics), "uncork_batches_ahead_total", **API) == 2
 
 
-def test_waits_are_measured_when_a_request_is_released(reading: Reading) -> None:
-    """Each request counts once; queued ones do not count yet."""
-    assert value(reading, "uncork_queue_wait_seconds_count", **API) == 4
-
-
-def test_batches_are_measured_when_they_come_back(reading: Reading) -> None:
-    assert value(reading, "uncork_batch_duration_seconds_count", **API) == 2
-    total = value(reading, "uncork_batch_duration_seconds_sum", **API)
-    assert total is not None
-    assert 0 < total < 5
-    assert value(reading, "uncork_batches_total", **API, outcome="worked") == 2
-
-
-async def test_batches_that_nobody_answered_are_counted() -> None:
+def test_batches_that_nobody_answered_are_counted() -> None:
     """Lost and timed-out batches have no duration."""
     metrics = Metrics()
-
-    async def no_answer(job: Batch[Any]) -> BatchResult[bytes]:
-        if job.number == 1:
-            raise WorkerLost
-        never: asyncio.Future[BatchResult[bytes]] = asyncio.get_running_loop().create_future()
-        return await never
-
-    dispatcher = shell_of(TaskRunner(no_answer), observers=(metrics,))
-    dispatcher.set_api(ApiRules(name="echo", timeout_s=0.1))
-    dispatcher.worker_ready(1)
-    dispatcher.worker_ready(2)
-    await asyncio.gather(dispatcher.call("echo", b""), return_exceptions=True)
+    outcomes: list[BatchStatus] = ["lost", "timed_out"]
+    for outcome in outcomes:
+        batch = batch_of(submitted(), api="echo")
+        metrics.batch_started(batch)
+        metrics.batch_ended(batch, outcome)
     reading = read(metrics)
 
-    assert value(reading, "uncork_batches_total", **API, outcome="lost") == 1
-    assert value(reading, "uncork_batches_total", **API, outcome="timed_out") == 1
+    assert [value(reading, "uncork_batches_total", **API, outcome=each) for each in outcomes] == [1, 1]
     assert value(reading, "uncork_batch_rows_count", **API) == 2
     assert value(reading, "uncork_batch_duration_seconds_count", **API) == 0
 
 
-def test_refusals_are_counted_by_reason(reading: Reading) -> None:
-    """Only reasons that occurred have a series."""
-    sheds = {series.labels for series in reading if series.name == "uncork_shed_total"}
-
-    assert sheds == {frozenset({("api", "echo"), ("reason", "no_worker")})}
-    assert value(reading, "uncork_shed_total", **API, reason="no_worker") == 1
-
-
-def test_what_is_held_now_is_shown(reading: Reading) -> None:
-    assert value(reading, "uncork_queue_rows", **API) == 4
-    assert value(reading, "uncork_queue_bytes", **API) == 40
-    assert value(reading, "uncork_queue_rows", api="quiet") == 0
-    assert value(reading, "uncork_queue_bytes", api="quiet") == 0
-
-
-def test_what_was_learned_is_shown(reading: Reading) -> None:
-    for name in ("estimate_intercept_seconds", "estimate_slope_seconds", "arrival_rate_rows"):
-        assert value(reading, f"uncork_{name}", api="quiet") == 0
-    assert value(reading, "uncork_estimate_intercept_seconds", **API) == pytest.approx(0.010)
-    assert value(reading, "uncork_estimate_slope_seconds", **API) == pytest.approx(0.001)
-    assert value(reading, "uncork_estimate_error_ratio", **API) == Estimate().spread
-    assert (value(reading, "uncork_arrival_rate_rows", **API) or 0) > 0
-
-
-async def test_the_share_of_padding_is_shown() -> None:
+def test_the_share_of_padding_is_shown() -> None:
     """It is 0 for an API whose lengths have not differed."""
+    [rows, texts] = [
+        Api(ApiRules(name=name)).stats(0.0, Share(), fits=math.inf) for name in ("rows", "texts")
+    ]
+    texts = texts._replace(padding=Padding("longest", 0.25))
+    reading = read(LiveState(apis=lambda: [rows, texts], workers=list, restarts=int))
 
-    async def run(job: Batch[Any]) -> BatchResult[int]:
-        return BatchResult(payloads_of(job), chunks=[(job.rows, 0.01 + 0.001 * job.padded)])
-
-    dispatcher = AsyncDispatcher(TaskRunner(run))
-    for name in ("texts", "rows"):
-        dispatcher.set_api(ApiRules(name=name))
-    dispatcher.worker_ready(1)
-    # Another batch costs more than the padding, so lengths share batches.
-    dispatcher.profile("texts", 1, [(1.0, 0.011), (10.0, 0.02)])
-    live = LiveState(apis=dispatcher.stats, workers=list, restarts=int)
-    for _ in range(30):
-        calls = [dispatcher.call("texts", 0, cost=cost) for cost in (1, 1, 3)]
-        await asyncio.gather(*calls, dispatcher.call("rows", 0))
-    reading = read(live)
-
-    [texts] = [api for api in dispatcher.stats() if api.name == "texts"]
-    assert texts.padding is not None
-    assert texts.padding.share == pytest.approx(4 / 9, abs=0.1)
-    assert value(reading, "uncork_batch_padding_ratio", api="texts") == texts.padding.share
+    assert value(reading, "uncork_batch_padding_ratio", api="texts") == 0.25
     assert value(reading, "uncork_batch_padding_ratio", api="rows") == 0
 
 
@@ -291,12 +256,6 @@ def test_workers_are_counted_by_state(reading: Reading) -> None:
     }
     assert states == {"starting": 0, "idle": 1, "busy": 2}
     assert value(reading, "uncork_worker_restarts_total") == 7
-
-
-def test_limits_are_shown(reading: Reading) -> None:
-    """Charts compare latency and batch sizes with these limits."""
-    assert value(reading, "uncork_goal_seconds", **API) == 50
-    assert value(reading, "uncork_max_batch_rows", **API) == 5
 
 
 def test_who_has_no_goal_shows_none() -> None:
