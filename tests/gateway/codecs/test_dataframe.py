@@ -167,14 +167,6 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("body", FORMS)
-def test_json_of_any_form_becomes_the_same_rows(body: bytes) -> None:
-    for codec, key in ((AB, None), (ANY, ("a", "b"))):
-        marshalled = codec.decode(body)
-        assert (marshalled.rows, marshalled.key, marshalled.single) == (2, key, False)
-        assert b"".join(marshalled.body.split()) == RECORDS[1:-1]
-
-
 def test_a_single_row_is_answered_as_one() -> None:
     marshalled = AB.decode(b' {"b": 1, "a": null} ')
 

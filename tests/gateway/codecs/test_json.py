@@ -24,22 +24,7 @@ def test_any_value_is_one_row_and_travels_as_it_came(body: bytes) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [
-        b"",
-        b" ",
-        b"nul",
-        b"NaN",
-        b"1 2",
-        b"1,2",
-        b"1],[2",
-        b"[1",
-        b"1]",
-        b"[1,]",
-        b"{",
-        b'{"a"}',
-        b'"',
-        b"'a'",
-    ],
+    [b"", b"NaN", b"1 2", b"1,2", b"1],[2", b"[1,]"],
 )
 def test_what_is_not_one_value_is_refused(body: bytes) -> None:
     """Also bodies that would become two values in a batch."""

@@ -263,21 +263,6 @@ async def test_other_protocols_carry_only_errors_of_whole_answers(
         assert await on.counted("responses") == {str(status): 1}
 
 
-async def test_other_protocols_get_rows_of_what_is_first_a_file(tmp_path: Path) -> None:
-    async with working(tmp_path) as on:
-        table = await on.answer("/v1/models/kinds.table:predict", b'{"instances": [1, 2]}')
-        sums = await on.answer("/v1/models/kinds.arrays:predict", b'{"instances": [[1, 2], [3, 4]]}')
-        tensor = {"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]}
-        v2 = await on.answer("/v2/models/kinds.table/infer", json.dumps({"inputs": [tensor]}).encode())
-
-    assert table.json()["predictions"] == [{"n": 1, "half": 0.5}, {"n": 2, "half": 1}]
-    assert sums.json()["predictions"] == [3, 7]
-    assert {output["name"]: output["data"] for output in v2.json()["outputs"]} == {
-        "n": [1, 2],
-        "half": [0.5, 1],
-    }
-
-
 NUMBERS = make_codec({"kind": "ndarray", "shape": [2]})
 TYPE, TAKES = b"Content-Type", b"ACCEPT"
 

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import gateway
-from tests.gateway.grpc.call_stage import INFER, PREDICT, CallStage, calls, numbers, raw, trailer, values
+from tests.gateway.grpc.call_stage import INFER, PREDICT, calls, numbers, raw, trailer, values
 from tests.gateway.grpc.fake_stream import FakeConnection
-from tests.gateway.running import turns
 from tests.gateway.services.test_service_streams import streaming_api
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BodyTooLarge
@@ -44,16 +42,6 @@ def prediction(number: int) -> bytes:
     tensor.tensor_shape.dim.add(size=1)
     written: bytes = request.SerializeToString()
     return written
-
-
-async def test_predict_reaches_the_same_api(tmp_path: Path) -> None:
-    async with calls(tmp_path) as stage:
-        _, stream = stage.ask(prediction(5), path=PREDICT)
-        await stage.answer(b"6")
-        await stream.end()
-
-        response = message("tensorflow.serving.PredictResponse").FromString(stream.messages[0])
-        assert list(response.outputs["output-0"].int64_val) == [6]
 
 
 async def test_calls_share_batches_with_http(tmp_path: Path) -> None:
@@ -205,16 +193,6 @@ async def test_a_call_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert f", {len(request)} bytes, OK, batch " in line
     assert cancelled.startswith("POST /inference.GRPCInferenceService/ModelInfer 499 ")
     assert cancelled.endswith(f", {len(request)} bytes, CANCELLED, request the-call")
-
-
-async def test_before_a_worker_is_there_calls_are_asked_to_wait(tmp_path: Path) -> None:
-    """NOT_FOUND would be final for clients."""
-    async with gateway(tmp_path, grpc=True) as on:
-        worker = await on.connect()
-        await turns()
-        _, stream = CallStage(on, worker).ask(numbers(1))
-
-        assert stream.code is Code.UNAVAILABLE
 
 
 async def test_settings_change_for_the_next_call(tmp_path: Path) -> None:

@@ -5,9 +5,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-import tritonclient.http as triton
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,31 +64,6 @@ def test_a_cut_request_gets_what_it_would_have_got_whole(
     assert read(rendered, "outputs") == read(serve(content, outputs, with_bias=with_bias), "outputs")
 
 
-def test_a_request_that_is_small_enough_is_not_cut() -> None:
-    one = WIRE.parse(request(ints(1, 2)))
-
-    assert WIRE.cut(one, 2) == [one]
-
-
-@pytest.mark.parametrize(
-    ("data", "shape"),
-    [("9007199254740993, 18446744073709551615,1e400,-0.0", [2, 2]), ("[1 ,1.0],[1E0, 0.10]", [2, 2])],
-)
-def test_values_keep_their_text(data: str, shape: list[int]) -> None:
-    described = f'[{{"name":"x","shape":{shape},"datatype":"FP64","data":[{data}]}}]'
-    requests = [WIRE.parse(Content(f'{{"inputs":{described}}}'.encode()))] * 2
-    replies = WIRE.split(
-        Content(
-            f'{{"outputs":{described.replace(f"[{data}]", f"[{data},{data}]").replace("[2", "[4")}}}'.encode()
-        ),
-        requests,
-    )
-
-    assert f'"data":[{data},{data}]'.encode() in WIRE.merge(requests).body
-    for reply in replies:
-        assert f'"data":[{data}]'.encode() in WIRE.render(reply, requests[0], batch_id="b").body
-
-
 def test_the_id_of_one_request_is_sent_and_several_get_one_together() -> None:
     """A merged call has an id of its own, and no two calls share one."""
     one, nameless = WIRE.parse(request(ints(1), id="a")), WIRE.parse(request(ints(1)))
@@ -120,30 +93,6 @@ def merged_parameters(*parameters: dict[str, Any], **more: Any) -> dict[str, Any
     return result
 
 
-def test_the_parameters_of_requests_become_lists() -> None:
-    """The two requests come from MLServer's documentation."""
-    tensor = {"name": "parameters-np", "shape": [1], "datatype": "BYTES", "data": []}
-    requests = [
-        WIRE.parse(
-            Content(json.dumps({"inputs": [{**tensor, "parameters": {"custom-param": value}}]}).encode())
-        )
-        for value in ("value-1", "value-2")
-    ]
-
-    merged = json.loads(WIRE.merge(requests).body)
-
-    assert requests[0].key == requests[1].key
-    assert merged["inputs"] == [
-        {
-            "name": "parameters-np",
-            "shape": [2],
-            "datatype": "BYTES",
-            "data": [],
-            "parameters": {"custom-param": ["value-1", "value-2"]},
-        }
-    ]
-
-
 def test_parameters_that_some_requests_have_keep_their_places() -> None:
     """null marks requests without the parameter; parameters of the whole input stay as they are."""
     assert merged_parameters({"p": 1}, {}, {"p": [2], "q": "c"}) == {
@@ -154,15 +103,6 @@ def test_parameters_that_some_requests_have_keep_their_places() -> None:
     assert merged_parameters({}, {}) == {}
     whole = {"content_type": "np", "headers": {"a": "b"}}
     assert merged_parameters({**whole, "p": 1}, {**whole, "p": 2}) == {**whole, "p": [1, 2]}
-
-
-def test_raw_values_of_parameters_are_not_written_anew() -> None:
-    content = Content(
-        b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"p":1.50}}]}'
-    )
-    one = WIRE.parse(content)
-
-    assert b'"parameters":{"p":[1.50,1.50]}' in WIRE.merge([one, one]).body
 
 
 BASE = ints(1, 2, 3, 4, inner=[2])
@@ -219,55 +159,6 @@ def test_null_is_as_good_as_absent() -> None:
     one = WIRE.parse(Content(b'{"id":null,"parameters":null,"outputs":null,"inputs":[%b]}' % X))
 
     assert (one.id, one.wanted, one.wants_binary("y")) == (None, {}, False)
-
-
-def triton_request(
-    *inputs: tuple[str, Any, str, bool], outputs: list[tuple[str, bool]], request_id: str = ""
-) -> Content:
-    """Return the bytes that Triton's client sends."""
-    described = []
-    for name, array, datatype, binary in inputs:
-        described.append(triton.InferInput(name, list(array.shape), datatype))
-        described[-1].set_data_from_numpy(array, binary_data=binary)
-    wanted = [triton.InferRequestedOutput(name, binary_data=binary) for name, binary in outputs]
-    text, length = triton.InferenceServerClient.generate_request_body(
-        described, outputs=wanted, request_id=request_id
-    )
-    return Content(text, () if length is None else ((HEADER, str(length).encode()),))
-
-
-def triton_result(content: Content) -> Any:
-    """Read a reply with Triton's client."""
-    length = content.header(HEADER)
-    return triton.InferenceServerClient.parse_response_body(
-        content.body, header_length=None if length is None else int(length)
-    )
-
-
-@pytest.mark.parametrize("forms", [(True, True), (False, False), (True, False)])
-def test_tritons_own_client_gets_its_rows(forms: tuple[bool, bool]) -> None:
-    numbers = [np.arange(6, dtype=np.float32).reshape(2, 3), np.full((1, 3), 0.5, np.float32)]
-    words = [np.array([["a,b"], ["längst"]], dtype=object), np.array([[""]], dtype=object)]
-    contents = [
-        triton_request(
-            ("n", number, "FP32", forms[0]),
-            ("w", word, "BYTES", forms[1]),
-            outputs=[("of n", forms[0]), ("of w", forms[1])],
-            request_id=f"id-{number.shape[0]}",
-        )
-        for number, word in zip(numbers, words, strict=True)
-    ]
-    requests = [WIRE.parse(content) for content in contents]
-
-    replies = WIRE.split(serve(WIRE.merge(requests), ["flat", "flat"]), requests)
-
-    for one, reply, number, word in zip(requests, replies, numbers, words, strict=True):
-        result = triton_result(WIRE.render(reply, one, batch_id="b"))
-        assert result.get_response()["id"] == f"id-{one.rows}"
-        np.testing.assert_array_equal(result.as_numpy("of n"), number[:, ::-1])
-        got = [item.decode() if isinstance(item, bytes) else item for item in result.as_numpy("of w").ravel()]
-        assert got == list(word.ravel())
-        assert [one.wants_binary("of n"), one.wants_binary("of w")] == list(forms)
 
 
 AWKWARD = [

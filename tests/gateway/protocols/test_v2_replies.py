@@ -42,30 +42,6 @@ def joined(*parts: tuple[int, Written]) -> dict[str, Any]:
     return as_json(join([part for rows, tensor in parts for part in split(reply(tensor), [rows])]))
 
 
-def test_the_reply_of_mlservers_documents() -> None:
-    """Lists of parameters are split, even short ones; other values are copied."""
-    content = Content(
-        b'{"model_name":"m","outputs":[{"name":"foo","datatype":"INT32","shape":[3,3],'
-        b'"data":[1,2,3,4,5,6,7,8,9],"parameters":{"content_type":"np","foo":["foo_1","foo_2"],'
-        b'"bar":["bar_1","bar_2","bar_3"]}}]}'
-    )
-    expected = [
-        ([1, 2, 3], {"content_type": "np", "foo": "foo_1", "bar": "bar_1"}),
-        ([4, 5, 6], {"content_type": "np", "foo": "foo_2", "bar": "bar_2"}),
-        ([7, 8, 9], {"content_type": "np", "bar": "bar_3"}),
-    ]
-
-    assert answers(content, 1, 1, 1) == [
-        {
-            "model_name": "m",
-            "outputs": [
-                {"name": "foo", "shape": [1, 3], "datatype": "INT32", "parameters": own, "data": data}
-            ],
-        }
-        for data, own in expected
-    ]
-
-
 def test_parameters_of_requests_of_several_rows() -> None:
     """Lists are split by request or by row; lists of other lengths are copied."""
     assert parameters({"p": ["a", "b"]}, 2, 3) == [{"p": "a"}, {"p": "b"}]

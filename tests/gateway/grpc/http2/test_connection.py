@@ -262,14 +262,6 @@ async def test_trailers_of_the_client_end_its_messages() -> None:
     assert peer.answer(number).messages == [b"x"]
 
 
-async def test_a_call_without_data() -> None:
-    peer = Peer(Server())
-    peer.h2.send_headers(1, headers(), end_stream=True)
-    peer.sync()
-    assert peer.server.calls[0].events == ["end"]
-    assert peer.answer(1).messages == [b""]
-
-
 async def test_settings_in_the_middle_change_the_windows_of_open_streams() -> None:
     peer = Peer(Server())
     peer.opens_windows = False

@@ -175,12 +175,6 @@ async def test_a_message_over_the_servers_limit_is_too_large() -> None:
 # Time
 
 
-async def test_the_server_learns_how_long_clients_wait() -> None:
-    async with fake_grpc_server(echo) as fake, client(fake.url) as server:
-        await exchange(server, time_left_s=7.0)
-        assert fake.calls[0].time_left_s == pytest.approx(7, abs=0.5)
-
-
 @pytest.mark.parametrize("time_left_s", [0.05, -1.0])
 async def test_when_clients_have_given_up_the_deadline_is_theirs(time_left_s: float) -> None:
     async with fake_grpc_server(lambda call: None) as fake, client(fake.url) as server:

@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
-from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
+from tests.gateway.grpc.fake_stream import FakeStream
 from uncork_gateway.grpc.interfaces import Call, CallHead, Method
 from uncork_gateway.grpc.messages import POOL, message
 from uncork_gateway.grpc.service import model_methods
@@ -18,7 +18,6 @@ from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.repository import RepositoryAccess
-from uncork_gateway.telemetry.access_log import AccessLog
 
 INFERENCE = "/inference.GRPCInferenceService/"
 PREDICTION = "/tensorflow.serving.PredictionService/"
@@ -76,8 +75,8 @@ class ServicesStage:
         assert (stream.code, stream.messages) == (code, [])
         return stream.text
 
-    def open(self, path: str, *, access_log: AccessLog | None = None) -> tuple[Call, FakeStream]:
-        stream = FakeStream(connection=FakeConnection(access_log=access_log))
+    def open(self, path: str) -> tuple[Call, FakeStream]:
+        stream = FakeStream()
         return self.methods[path.encode()].open(stream, CallHead(path.encode())), stream
 
     async def page(self, path: str, kind: Any) -> Any:

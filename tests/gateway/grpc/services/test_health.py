@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import gateway
 from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.grpc.services.services_stage import ServicesStage, services
 from tests.gateway.running import turns
@@ -18,7 +15,6 @@ from uncork_gateway.errors import Unavailable
 from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.messages import SERVICES, message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.telemetry.access_log import AccessLog
 from uncork_workers.wire.messages import Hello
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
@@ -39,10 +35,10 @@ def status_in(response: Any) -> str:
 class Watch:
     """A client that watches a name."""
 
-    def __init__(self, on: ServicesStage, name: str, *, access_log: AccessLog | None = None) -> None:
+    def __init__(self, on: ServicesStage, name: str) -> None:
         self.call: Call
         self.stream: FakeStream
-        self.call, self.stream = on.open(WATCH, access_log=access_log)
+        self.call, self.stream = on.open(WATCH)
         self.call.message_received(Request(service=name).SerializeToString())
         self.call.end_received()
 
@@ -120,21 +116,6 @@ async def test_a_watch_of_an_unknown_name_waits_for_it(tmp_path: Path) -> None:
         assert await other.next() == "SERVICE_UNKNOWN"
 
 
-async def test_a_worker_that_takes_over_causes_no_news(tmp_path: Path) -> None:
-    async with gateway(tmp_path, grpc=True) as replaced:
-        on = ServicesStage(replaced, statistics=True)
-        await replaced.worker(index=0)
-        watch = Watch(on, "")
-        assert await watch.next() == "SERVING"
-
-        heir = await replaced.standby(2)
-        assert replaced.service.take_over([2]) == {1}
-        await turns()
-        assert len(watch.stream.messages) == 1
-        heir.close()
-        assert await watch.next() == "NOT_SERVING"
-
-
 async def test_watches_end_with_the_server(tmp_path: Path) -> None:
     """The last status comes first, and new watches end at once."""
     async with services(tmp_path) as on:
@@ -196,17 +177,3 @@ async def test_a_watch_takes_one_message(tmp_path: Path) -> None:
         call.message_received(b"\xff")
         assert await stream.end() is Code.INVALID_ARGUMENT
         assert stream.text == "the message of 1 byte is not a valid grpc.health.v1.HealthCheckRequest"
-
-
-async def test_a_watch_is_logged_when_it_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "uncork.access")
-    async with services(tmp_path) as on:
-        cancelled, ended = Watch(on, "", access_log=AccessLog()), Watch(on, "fake", access_log=AccessLog())
-        assert caplog.messages == []
-        cancelled.call.cancelled()
-        on.calls.close()
-
-        first, second = [re.sub(r"\d+\.\d\d ms, ", "", line) for line in caplog.messages]
-        assert first == "POST /grpc.health.v1.Health/Watch 499 0 bytes, CANCELLED, request the-call"
-        assert second == "POST /grpc.health.v1.Health/Watch 503 6 bytes, UNAVAILABLE, request the-call"
-        assert await ended.stream.end() is Code.UNAVAILABLE
