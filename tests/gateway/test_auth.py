@@ -1,6 +1,5 @@
 """API keys: requests with and without one, files of keys, and routes that need none."""
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -121,18 +120,6 @@ async def test_with_a_key_all_is_as_without_keys(tmp_path: Path) -> None:
         assert (await on.http.get("/metrics")).status_code == 200
         says = "no route for /nowhere; available APIs: POST /echo"
         assert problem(await on.http.get("/nowhere"), 404) == says
-
-
-async def test_a_known_head_helps_nobody_without_a_key(tmp_path: Path) -> None:
-    async with gateway(tmp_path, keys=KEYS) as on:
-        worker = await on.worker(serves=service(json_api("echo")))
-        for _ in range(2):
-            asking = asyncio.create_task(on.http.post("/echo", json=[1], headers=WITH_KEY))
-            batch, body = await worker.batch()
-            worker.answer(batch, [body])
-            assert (await asking).status_code == 200
-
-        assert (await on.http.post("/echo", json=[1])).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/ping"])

@@ -15,37 +15,15 @@ from uncork_dispatcher import (
 )
 from uncork_gateway.errors import (
     BadGateway,
-    BadRequest,
-    BodyTooLarge,
     ClientTimedOut,
     GatewayError,
     HandlerFailed,
     RefusalReason,
     TimedOut,
     Unavailable,
-    UnsupportedMediaType,
     from_dispatcher,
     problem,
 )
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "headers"),
-    [
-        (GatewayError("x"), 500, []),
-        (BadRequest("x"), 400, []),
-        (BodyTooLarge("x"), 413, []),
-        (UnsupportedMediaType("x"), 415, []),
-        (HandlerFailed("x"), 500, []),
-        (BadGateway("x"), 502, []),
-        (Unavailable("x", reason="no_room", retry_after_s=2), 503, [(b"retry-after", b"2")]),
-        (TimedOut("x"), 504, []),
-    ],
-)
-def test_every_error_has_its_status_and_headers(
-    error: GatewayError, status: int, headers: list[tuple[bytes, bytes]]
-) -> None:
-    assert (error.status, error.headers(), str(error)) == (status, headers, "x")
 
 
 @pytest.mark.parametrize(

@@ -141,24 +141,6 @@ async def test_a_request_is_answered_below_the_path(tmp_path: Path) -> None:
         assert (call.headers["x-request-id"], call.headers["x-batch-size"]) == ("mine", "1")
 
 
-async def test_models_of_other_protocols_are_there(tmp_path: Path) -> None:
-    async with mounted(tmp_path) as (on, worker):
-        call = await echoed(worker, Call(on, "/v1/models/fake:predict", b'{"instances": [7]}'))
-        assert json.loads(call.body)["predictions"] == [7]
-        about = await Call(on, "/v1/models/fake", method="GET").done()
-        assert (about.status, json.loads(about.body)["name"]) == (200, "fake")
-
-
-async def test_requests_share_batches(tmp_path: Path) -> None:
-    async with mounted(tmp_path, overrides={"policy": "fixed:60000", "mb_max_batch_size": 2}) as (on, worker):
-        calls = [Call(on, "/echo", b"%d" % number, client=("a", number)) for number in range(2)]
-        batch, _ = await worker.batch()
-        assert batch.rows == [1, 1]
-        worker.answer(batch, [b"0", b"1"])
-
-        assert [(await call.done()).body for call in calls] == [b"0", b"1"]
-
-
 @pytest.mark.parametrize("left", ["while it runs", "while it is queued", "before its body is complete"])
 async def test_a_client_that_leaves_cancels_its_request(tmp_path: Path, left: str) -> None:
     async with mounted(tmp_path, overrides={"policy": "fixed:60000", "mb_max_batch_size": 2}) as (on, worker):

@@ -123,21 +123,6 @@ async def test_only_kserve_s_answers_name_their_batch(protocol: Any, target: byt
         assert list(json.loads(reply.body)) == names
 
 
-async def test_columns_are_merged() -> None:
-    def server(call: Call) -> Reply:
-        columns = json.loads(call.body)["inputs"]
-        return Reply(json.dumps({"outputs": {name: columns[name] for name in columns}}).encode())
-
-    model = Model(server)
-    async with served(model) as url, proxy(url, protocol="tfserving") as on:
-        asked = [{"a": [1, 2], "b": [[3], [4]]}, {"b": [[6]], "a": [5]}]
-        bodies = [json.dumps({"inputs": columns}).encode() for columns in asked]
-        replies = await on.replies([on.ask(body) for body in bodies])
-
-        assert [json.loads(reply.body) for reply in replies] == [{"outputs": columns} for columns in asked]
-        assert model.bodies() == [{"inputs": {"a": [1, 2, 5], "b": [[3], [4], [6]]}}]
-
-
 def knows_m(call: Call) -> Reply:
     """A server that knows one model, and answers 404 for all others."""
     return doubles(call) if call.target == V1 else Reply(b'{"error": "no such model"}', 404, (JSON,))
@@ -217,44 +202,6 @@ async def test_a_request_is_held_no_longer_than_is_said() -> None:
     model = Model(doubles)
     async with served(model) as url, proxy(url, policy="fixed:3600000", max_hold_s=0.01) as on:
         assert predictions(await on.ask(ROWS).reply()) == [2]
-
-
-async def test_a_full_call_is_not_held() -> None:
-    model = Model(doubles)
-    settings: dict[str, Any] = {"policy": "fixed:3600000", "max_hold_s": 3600, "max_batch_rows": 3}
-    async with served(model) as url, proxy(url, **settings) as on:
-        callers = [on.ask(rows_body(1)), on.ask(rows_body(2))]
-        await turns(50)
-        assert model.calls == []
-        callers.append(on.ask(rows_body(3)))
-        await on.replies(callers)
-
-        assert sizes(model) == [3]
-
-
-@pytest.mark.parametrize("concurrency", [1, 2])
-async def test_each_server_runs_so_many_calls_at_a_time(concurrency: int) -> None:
-    """Calls go to all servers; the next one starts when one has ended."""
-    models = [Model(doubles), Model(doubles)]
-    async with (
-        served(models[0]) as one,
-        served(models[1]) as two,
-        proxy(one, two, concurrency=concurrency, policy="none") as on,
-    ):
-        while f'{{state="idle"}} {2 * concurrency}.0' not in (await on.http.get("/metrics")).text:
-            pass
-        for model in models:
-            model.gate.clear()
-        callers = [on.ask(rows_body(row)) for row in range(9)]
-        for model in models:
-            await model.called(concurrency)
-        await turns(50)
-        assert [len(model.calls) for model in models] == [concurrency] * 2
-        for model in models:
-            model.gate.set()
-
-        replies = await on.replies(callers)
-        assert [predictions(reply) for reply in replies] == [[2 * row] for row in range(9)]
 
 
 async def test_only_a_goal_refuses_those_who_are_late() -> None:

@@ -112,17 +112,6 @@ async def test_a_busy_worker_ends_its_batch_while_the_new_one_serves(tmp_path: P
         assert on.pool.index_of(1) == -1
 
 
-async def test_a_worker_that_dies_in_its_last_batch_does_not_take_its_heir_along(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        old, new, running = await taken_over(on)
-        old.close()
-
-        with pytest.raises(WorkerLost):
-            await running
-        assert await on.news() == ("gone", 1)
-        assert await answered(on, new, 2, b"new")
-
-
 async def test_an_heir_that_dies_leaves_the_old_worker_its_batch(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         old, new, running = await taken_over(on)

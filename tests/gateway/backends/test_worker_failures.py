@@ -19,12 +19,6 @@ def on() -> Watched:
     return Watched()
 
 
-def test_at_first_workers_start(on: Watched) -> None:
-    assert on.text() == "workers are starting"
-    on.setting_up(0)
-    assert on.text() == "workers are starting"
-
-
 def test_a_long_setup_is_told(on: Watched) -> None:
     on.setting_up(1)
     on.now += 300

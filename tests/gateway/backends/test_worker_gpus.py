@@ -27,11 +27,3 @@ async def test_gpus_are_shown_for_half_a_minute() -> None:
 
     await asyncio.sleep(0.1)
     assert worker.slot(HELLO).gpus == {}
-
-
-async def test_gpus_that_are_gone_are_not_shown() -> None:
-    worker = WorkerConnection(cast(Owner, None), standby=False)
-    worker.data_received(encode_frame(Gpus({"0": Gpu(), "1": Gpu()})))
-    worker.data_received(encode_frame(Gpus({"1": Gpu()})))
-
-    assert worker.slot(HELLO).gpus == {"1": Gpu()}

@@ -8,12 +8,10 @@ import ssl
 import pytest
 
 from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage, run_on, worker_port
-from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
 from tests.loops import HANG_S, until
 from uncork_gateway.backends import worker_listener
 from uncork_workers.wire.handshake import Refusal
-from uncork_workers.wire.messages import Hello, Ping, Ready
 
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
 
@@ -21,20 +19,6 @@ pytestmark = pytest.mark.parametrize("loop", LOOPS)
 @pytest.fixture(scope="module")
 def certificates() -> Certificates:
     return Certificates()
-
-
-def test_a_worker_is_accepted_over_tls(loop: str, certificates: Certificates) -> None:
-    async def scenario() -> None:
-        async with worker_port(tls=certificates.server()) as on:
-            worker, index = await on.dial(tls=certificates.client())
-            worker.send(Hello(index=index, service=service()))
-            worker.send(Ready())
-            assert [(await on.news.news.get())[0] for _ in range(2)] == ["described", "stands by"]
-            on.pool.ping_idle()
-            assert await worker.next() == Ping()
-            assert on.refusals == []
-
-    run_on(loop, scenario())
 
 
 def test_a_worker_may_begin_tls_before_it_is_accepted(loop: str, certificates: Certificates) -> None:

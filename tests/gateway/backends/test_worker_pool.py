@@ -9,11 +9,9 @@ import pytest
 from tests.gateway.backends.pool_stage import BATCH, BODIES, Listener, stage
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.running import turns
-from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.service_log import ServiceLog
-from uncork_workers.wire.frames import encode_frame
-from uncork_workers.wire.messages import Batch, Failed, Hello, Ping, Pong, Ready, Reply, WarmUp
+from uncork_workers.wire.messages import Failed, Hello, Ping, Pong, Ready, Reply, WarmUp
 
 
 async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
@@ -107,32 +105,6 @@ async def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Pa
             assert on.pool.states() == ["idle"]
 
 
-async def test_each_worker_gets_its_own_batch(tmp_path: Path) -> None:
-    """Answers may come in any order."""
-    async with stage(tmp_path) as on:
-        workers = [await on.ready(index=index, launch=10 + index) for index in range(2)]
-        batches = [Batch(batch=at, api="a", limit_rows=1, lengths=[1, 2], rows=[1, 1]) for at in range(2)]
-        executing = [on.execute(workers[at][1], batches[at]) for at in range(2)]
-        for at in (1, 0):
-            batch, _ = await workers[at][0].batch()
-            workers[at][0].answer(batch, [b"%d" % at, b""])
-
-        assert [(await one).bodies[0] for one in executing] == [b"0", b"1"]
-
-
-async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        executing = on.execute(number)
-        await worker.batch()
-        frame = encode_frame(Reply(5, True, 0.5, [200, 200], [1, 1], []), [b"x", b"y"])
-        for at in range(len(frame)):
-            worker.send_bytes(frame[at : at + 1])
-            await turns(2)
-
-        assert (await executing).bodies == [b"x", b"y"]
-
-
 async def test_closing_before_listening_does_nothing() -> None:
     """A gateway that could not start can still be closed."""
     await WorkerPool(Listener().on_worker, log=ServiceLog("")).close()
@@ -224,18 +196,3 @@ async def test_a_worker_with_concurrency_replies_in_any_order(tmp_path: Path) ->
             worker.answer(batches[number], [b"%d" % number, b""])
             assert (await running[number]).bodies == [b"%d" % number, b""]
         assert on.pool.states() == ["idle"]
-
-
-async def test_only_a_worker_with_concurrency_may(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Others would have written a response over another batch."""
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        ahead = msgspec.structs.replace(BATCH, batch=6)
-        running = [on.execute(number, batch=batch) for batch in (BATCH, ahead)]
-        for batch in (BATCH, ahead):
-            assert await worker.next() == batch
-        worker.answer(ahead, [b"", b""])
-        await worker.dropped()
-        lost = await asyncio.gather(*running, return_exceptions=True)
-        assert [type(error) for error in lost] == [WorkerLost, WorkerLost]
-    assert "response to batch 6, which is not running on this worker" in caplog.text

@@ -81,23 +81,6 @@ async def test_a_worker_that_talks_nonsense_is_dropped(
     assert record.getMessage().startswith("dropping worker 6: it sent an invalid message: ")
 
 
-async def test_an_answer_without_a_batch_is_nonsense(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        executing = on.execute(number)
-        batch, _ = await worker.batch()
-        worker.answer(batch, [b"1", b"2"])
-        worker.answer(batch, [b"3", b"4"])
-
-        assert (await executing).bodies == [b"1", b"2"]
-        await worker.dropped()
-        assert await on.news() == ("lost", number)
-        assert on.listener.batches == {1: 1}
-    assert "response to batch 5, which is not running on this worker" in caplog.text
-
-
 @pytest.mark.parametrize(
     "nonsense",
     [[Piece(5)], [Piece(5, HEAD), Piece(5, HEAD)], [Piece(6, HEAD)]],

@@ -119,20 +119,6 @@ async def test_a_worker_without_a_batch_leaves_at_once(state: str) -> None:
         assert on.pool.states() == []
 
 
-async def test_a_busy_worker_leaves_after_its_batch() -> None:
-    """Others may take its place at once."""
-    async with worker_port() as on:
-        worker, connection = await in_service(on)
-        executing = execute(on, connection)
-        batch, _ = await worker.batch()
-        worker.send(Leaving())
-        assert await on.news.news.get() == ("leaves", connection.key)
-        worker.answer(batch, [b"", b""])
-
-        assert (await executing).bodies == [b"", b""]
-        await worker.dropped()
-
-
 async def test_the_worker_of_an_abandoned_batch_is_disconnected() -> None:
     """There is nothing to kill."""
     async with worker_port(reserved=1) as on:
@@ -200,24 +186,6 @@ async def test_a_launched_worker_has_the_index_of_its_launch() -> None:
         assert (await on.news.news.get())[0] == "ready"
         await starting.dropped()
         assert on.pool.ready() == {0}
-
-
-async def test_workers_that_others_launched_stay_when_launched_ones_are_replaced() -> None:
-    async with worker_port(reserved=1) as on:
-        _, remote = await in_service(on, "far")
-        old, _ = await on.dial(instance="launch 1", launch=1)
-        old.send(Hello(index=0, launch=1, service=service()))
-        old.send(Ready())
-        assert [(await on.news.news.get())[0] for _ in range(2)] == ["described", "ready"]
-        new, _ = await on.dial(instance="launch 2", launch=2, standby=True)
-        new.send(Hello(index=0, launch=2, service=service()))
-        new.send(Ready())
-        assert [(await on.news.news.get())[0] for _ in range(2)] == ["described", "stands by"]
-
-        assert not on.pool.any_left_by([2])
-        assert on.pool.take_over([2]) == {1}
-        assert remote in on.pool.in_service()
-        assert on.pool.ready() == {0, 1}
 
 
 @pytest.mark.parametrize(

@@ -52,23 +52,3 @@ async def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> N
             assert await one.next() == BATCH
             one.answer(BATCH, [b"", b""])
             await executing
-
-
-async def test_a_worker_that_others_took_over_from_ends_its_stream(tmp_path: Path) -> None:
-    """Its stream can be cancelled, too."""
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready(launch=1)
-        pieces: Pieces = []
-        executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
-        await worker.batch()
-        await on.standby(launch=2)
-        on.pool.take_over([2])
-        assert [await on.news(), await on.news()] == [("ready", 2), ("leaves", 1)]
-        worker.send(Piece(5, HEAD), [b"a"])
-        on.pool.cancel(number, 5, [0])
-        assert await worker.next() == Cancel(5, (0,))
-        worker.answer(BATCH, [b"", b""])
-
-        await executing
-        assert pieces == [(HEAD, b"a")]
-        assert await on.news() == ("gone", 1)

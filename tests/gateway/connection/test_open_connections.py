@@ -7,14 +7,6 @@ import pytest
 from uncork_gateway.connection.listener_context import OpenConnections
 
 
-def test_connections_above_the_maximum_are_refused_until_others_close() -> None:
-    connections = OpenConnections()
-    assert [connections.opened(2) for _ in range(4)] == ["accepted"] * 2 + ["too many"] * 2
-    for _ in range(3):
-        connections.closed()
-    assert [connections.opened(2) for _ in range(2)] == ["accepted", "too many"]
-
-
 def test_refusals_have_a_limit_too() -> None:
     """Each of them uses a file until its client has read it."""
     connections = OpenConnections()

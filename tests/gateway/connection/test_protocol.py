@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.client import Connection, Server, request
 from tests.gateway.running import turns
-from tests.loops import HANG_S
 from uncork_gateway import interfaces
 from uncork_gateway.connection import route_table
 from uncork_gateway.connection.protocol import HttpProtocol
@@ -647,20 +644,6 @@ async def test_shutting_down_answers_what_was_asked() -> None:
 
     [reply] = busy.replies()
     assert (reply.body, reply.headers["connection"], busy.closed) == (b"1", "close", True)
-
-
-@pytest.mark.parametrize("size", [0, 10, 3_000_000])
-async def test_replies_arrive_whole_over_a_real_connection(size: int) -> None:
-    """Small, empty and large bodies on one connection, with the server's own headers."""
-    server = serving(Echo())
-    server.state.default_headers = [(b"date", b"today")]
-    protocol = cast(Callable[[], asyncio.Protocol], server.protocol)
-    listening = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    async with listening, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as client:
-        for path, before in (("/hot", b""), ("/plain", b"POST /plain "), ("/hot", b"")):
-            reply = await client.post(path, content=b"x" * size)
-            assert (reply.content, reply.headers["date"]) == (before + b"x" * size, "today")
 
 
 async def test_few_of_many_pipelined_requests_are_read_before_their_turn() -> None:

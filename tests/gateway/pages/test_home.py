@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import client_of, gateway, problem
+from tests.gateway.fake_worker import service
+from tests.gateway.gateway_stage import client_of, gateway
 from tests.gateway.proxy_stage import Model, doubles, proxy, served
 from uncork_gateway.auth import ApiKeys
 from uncork_workers.wire.messages import Hello
@@ -94,14 +94,6 @@ async def test_a_browser_gets_a_page_of_what_there_is(tmp_path: Path) -> None:
         }
         for url in loaded:
             assert (await on.http.get(f"/{url}")).status_code == 200
-
-
-async def test_nothing_is_posted_there(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker()
-        reply = await on.http.post("/", json=1)
-        assert problem(reply, 405)
-        assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
 async def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
@@ -215,13 +207,4 @@ async def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) ->
             "curl http://gateway/parts -F left=@FILE -F right=@FILE",
             "curl http://gateway/long -H 'content-type: application/json' -d @FILE",
             "curl http://gateway/text -H 'content-type: text/plain' -d 'a\nb'",
-        ]
-
-
-async def test_a_reload_changes_the_page(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=SERVICE)
-        await on.worker(index=1, serves=service(json_api("new")))
-        assert commands(await on.http.get("/", headers=BROWSER)) == [
-            "curl http://gateway/new -H 'content-type: application/json' -d @FILE"
         ]

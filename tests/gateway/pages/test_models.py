@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.gateway.fake_worker import FakeWorker, array_api, json_api, service
-from tests.gateway.gateway_stage import GatewayStage, gateway, problem
+from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.proxy_stage import error
 from uncork_gateway.pages.models.metadata import models_of
 from uncork_workers.wire.forms import ListForm
@@ -326,18 +326,6 @@ async def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
         ]
 
 
-async def test_a_reload_may_change_the_models(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker()
-        await on.worker(index=1, serves=one_of_two())
-        while "pair.two" not in (await on.http.get("/v1/models")).text:
-            pass
-
-        assert told(await on.http.get("/v1/models"))["models"] == ["pair.one", "pair.two"]
-        assert error(await on.http.get("/v2/models/fake"), 404)
-        assert error(await on.http.post("/v2/models/fake/infer", json={}), 404)
-
-
 # Errors
 
 
@@ -416,13 +404,3 @@ async def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
         later = await on.http.post(path, json=body)
         assert error(later, 503) == "no worker is ready"
         assert later.headers["retry-after"] == "1"
-
-
-async def test_native_routes_keep_their_own_errors(tmp_path: Path) -> None:
-    """Paths that only resemble a model's get problem documents."""
-    async with gateway(tmp_path) as on:
-        await on.worker()
-        problem(await on.http.get("/echo"), 405)
-        problem(await on.http.post("/v3/models/fake/infer"), 404)
-        problem(await on.http.post("/v1/nothing"), 404)
-        problem(await on.http.post("/v2x"), 404)

@@ -6,9 +6,7 @@ import pytest
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import client_of, gateway, problem
-from uncork_gateway.auth import ApiKeys
 
-KEY = "a-key-of-the-tests"
 OTHER_SITE = {"origin": "https://evil.example", "host": "localhost"}
 
 
@@ -37,16 +35,6 @@ async def test_an_error_names_its_request(
     assert given.get("x-request-id", reply.headers["x-request-id"]) == reply.headers["x-request-id"]
     if not path.startswith("/v2"):
         problem(reply, status)
-
-
-@pytest.mark.parametrize("path", ["/predict", "/nothing", "/status"])
-async def test_a_request_without_a_key_is_named(tmp_path: Path, path: str) -> None:
-    async with gateway(tmp_path, keys=ApiKeys([KEY.encode()])) as on:
-        await on.worker(serves=service(json_api("predict")))
-        reply = await on.http.post(path, json=[1], headers={"x-request-id": "mine"})
-
-    problem(reply, 401)
-    assert reply.json()["request_id"] == "mine"
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,13 @@
 import asyncio
 import itertools
 import re
-from dataclasses import replace
 
 import pytest
 
-from tests.dispatcher.batches import rows_of
 from tests.dispatcher.wrapped_core import note_sources
 from tests.gateway.client import Client, Connection, Reply, request
-from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
-from tests.gateway.stage import RULES, Stage, detail
+from tests.gateway.stage import Stage, detail
 from uncork_gateway.dialects.base import HandlerResult
 
 
@@ -65,19 +62,6 @@ async def test_times_are_told_in_milliseconds() -> None:
     ]
 
 
-async def test_requests_that_come_together_share_a_batch() -> None:
-    """Each gets its own rows; the size is that of the batch in rows."""
-    stage = Stage(input={"kind": "ndarray", "shape": [1]})
-
-    single, many = await asyncio.gather(stage.reply(b"[1]"), stage.reply(b"[[2], [3]]"))
-
-    assert stage.runner.batches == [[b"[1]", b"[2], [3]"]]
-    assert rows_of(stage.runner.jobs[0]) == [1, 2]
-    assert (single.body, many.body) == (b"[1]", b"[[2], [3]]")
-    assert single.headers["x-batch-size"] == many.headers["x-batch-size"] == "3"
-    assert single.headers["x-batch-id"] == many.headers["x-batch-id"] == "gateway-1"
-
-
 async def test_requests_of_different_keys_do_not_share_a_batch() -> None:
     """Rows of different lengths cannot become one array."""
     stage = Stage(input={"kind": "ndarray", "shape": [None]})
@@ -85,14 +69,6 @@ async def test_requests_of_different_keys_do_not_share_a_batch() -> None:
     await asyncio.gather(*(stage.reply(body) for body in (b"[1]", b"[1,2]", b"[[3],[4]]")))
 
     assert stage.runner.batches == [[b"[1]", b"[3],[4]"], [b"[1,2]"]]
-
-
-async def test_a_batch_has_at_most_the_bytes_of_the_rules() -> None:
-    stage = Stage(rules=replace(RULES, max_batch_bytes=6))
-
-    await asyncio.gather(*(stage.reply(body) for body in (b"100", b"200", b"300")))
-
-    assert stage.runner.batches == [[b"100", b"200"], [b"300"]]
 
 
 @pytest.mark.parametrize("pieces", [(b"[1,", b"2", b"]"), (b"", b"[1,2]", b""), (b"[1,2]", b"")])
@@ -160,19 +136,6 @@ async def test_a_body_of_the_limit_is_accepted(pieces: tuple[bytes, ...], said: 
 
     assert reply is not None
     assert reply.status == 200
-
-
-async def test_a_batch_is_limited_by_cost_and_told_in_rows() -> None:
-    """The dispatcher uses costs, padded to the largest; clients and metrics count rows."""
-    stage = Stage(cost="n", rules=replace(RULES, max_batch_rows=10))
-
-    replies = await asyncio.gather(*(stage.reply(b'{"n": %d}' % n) for n in (5, 5, 1, 50, 9)))
-
-    assert [
-        [one.rows if one.cost is None else one.cost for one in job.requests] for job in stage.runner.jobs
-    ] == [[5, 5], [1], [50], [9]]
-    assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2", "1", "1", "1"]
-    assert registry_of(stage.metrics).get_sample_value("uncork_batch_rows_sum", {"api": "echo"}) == 5
 
 
 async def test_a_body_that_cannot_be_weighed_is_refused() -> None:

@@ -20,26 +20,6 @@ from uncork_workers.wire.schema import ApiSettings
 WEIGHED = make_weigh("bytes")
 OLD = Marshalled(b"1,2", rows=2)
 ONE = Marshalled(b"333", rows=1, cost=WEIGHED([b"333"]))
-TWO = Marshalled(b"4,55", rows=2, cost=WEIGHED([b"4", b"55"]))
-
-
-@pytest.mark.parametrize(
-    ("payloads", "costs"),
-    [
-        ([OLD, OLD], None),
-        ([ONE, TWO, ONE], [3, 1, 2, 3]),
-        # From before a reload that added the cost.
-        ([OLD, TWO], [1, 1, 1, 2]),
-    ],
-)
-def test_a_frame_has_the_cost_of_each_row(payloads: list[Marshalled], costs: list[float] | None) -> None:
-    rows = [asked.rows for asked in payloads]
-    ran = batch_of(*(submitted(asked, rows=asked.rows) for asked in payloads))
-
-    batch, _ = to_frame(ran, ApiSettings(cost="bytes"), batch_id="x-1")
-
-    assert batch.costs == costs
-    assert batch.rows == rows
 
 
 @pytest.mark.parametrize(

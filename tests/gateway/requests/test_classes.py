@@ -79,21 +79,6 @@ async def test_without_classes_the_header_means_nothing() -> None:
     assert stage.counted(200) == 1
 
 
-async def test_each_class_is_counted() -> None:
-    stage = classed()
-    for headers in ([JSON], [JSON, BULK], [JSON, BULK]):
-        assert (await stage.reply(b"[1]", headers=headers)).status == 200
-    registry = registry_of(stage.metrics)
-    for name, requests in (("interactive", 1), ("bulk", 2)):
-        labels = {"api": "echo", "class": name}
-        of_status = {**labels, "protocol": "http", "status": "200"}
-        assert registry.get_sample_value("uncork_requests_total", of_status) == requests
-        for times in ("uncork_request_duration_seconds_count", "uncork_queue_wait_seconds_count"):
-            assert registry.get_sample_value(times, labels) == requests
-    assert registry.get_sample_value("uncork_bulk_rows_total", {"api": "echo"}) == 2
-    assert registry.get_sample_value("uncork_batch_rows_count", {"api": "echo"}) == 3
-
-
 async def test_the_first_class_displaces_bulk_from_a_full_queue() -> None:
     stage = classed(max_queue_requests=1)
     stage.runner.gate.clear()

@@ -93,12 +93,6 @@ async def test_requests_join_an_identical_one_that_is_queued_or_running() -> Non
     assert (on.coalesced, on.stage.counted(200)) == (3, 6)
 
 
-async def test_a_result_is_not_kept() -> None:
-    on = Coalesced()
-    assert [(await on.stage.reply(b"[1]")).status for _ in range(2)] == [200, 200]
-    assert (on.ran, on.coalesced) == ([b"[1]", b"[1]"], 0)
-
-
 async def test_a_request_to_code_loaded_again_does_not_get_the_result_of_older_code() -> None:
     on = Coalesced()
     other = await on.occupy()
@@ -364,21 +358,6 @@ async def test_nothing_runs_for_clients_whose_times_have_passed() -> None:
 # Ends
 
 
-@pytest.mark.parametrize("leaving", [0, 1, 2])
-async def test_one_that_leaves_leaves_the_others_alone(leaving: int) -> None:
-    on = Coalesced()
-    occupied = await on.occupy()
-    clients = [Client(b"[1]") for _ in range(3)]
-    tasks = [on.stage.post(client) for client in clients]
-    await turns()
-    clients[leaving].leave()
-    await turns()
-    tasks.append(await on.send(b"[1]"))
-    replies = await on.replies(occupied, *tasks)
-    assert [reply.status for reply in replies] == [200] * 4
-    assert on.ran == [b"[1]"]
-
-
 async def test_when_all_have_left_nothing_runs() -> None:
     on = Coalesced()
     occupied = await on.occupy()
@@ -414,13 +393,6 @@ async def test_all_are_refused_and_counted() -> None:
     assert [reply.status for reply in await on.replies(occupied, *tasks)] == [503] * 4
     labels = {"api": "echo", "reason": "draining"}
     assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 2
-
-
-async def test_a_refused_request_is_joined_by_none() -> None:
-    on = Coalesced(rules=replace(RULES, max_queue_rows=1))
-    occupied = await on.occupy()
-    tasks = [await on.send(body) for body in (b"[1]", b"[2]", b"[2]")]
-    assert [reply.status for reply in await on.replies(occupied, *tasks)] == [200, 200, 503, 503]
 
 
 @pytest.mark.parametrize("limits", [{"max_queue_requests": 4}, {"max_queue_bytes": 7 + 3 * 3}])

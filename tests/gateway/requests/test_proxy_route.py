@@ -32,17 +32,6 @@ from uncork_gateway.requests.proxy_target import HeaderRules
 # Merging
 
 
-async def test_requests_that_come_together_are_one_call() -> None:
-    async with merging() as (on, model):
-        replies = await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(5)), on.ask(rows_body(3))])
-
-        assert model.bodies() == [{"instances": [1, 2, 5, 3]}]
-        assert [predictions(reply) for reply in replies] == [[2, 4], [10], [6]]
-        assert {reply.headers["x-batch-size"] for reply in replies} == {"4"}
-        assert len({reply.headers["x-batch-id"] for reply in replies}) == 1
-        assert {"server-timing", "content-type"} < replies[0].headers.keys()
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -257,30 +246,6 @@ async def test_a_target_with_a_host_shares_calls() -> None:
 # Sizes
 
 
-async def test_no_call_is_larger_than_the_limit() -> None:
-    """20 and 32 rows with a limit of 32 are two calls, not one of 52."""
-    async with merging() as (on, model):
-        asked = [list(range(20)), list(range(32)), [7]]
-        replies = await on.replies([on.ask(rows_body(*rows)) for rows in asked])
-
-        assert sorted(sizes(model)) in ([20, 33], [1, 20, 32], [21, 32])
-        assert max(sizes(model)) <= 32
-        assert [predictions(reply) for reply in replies] == [[2 * row for row in rows] for rows in asked]
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_a_large_request_is_cut_and_joined(concurrency: int) -> None:
-    """100 rows with a limit of 32 are four calls, and one reply with the rows in order."""
-    async with merging(concurrency=concurrency) as (on, model):
-        caller = on.ask(rows_body(*range(100)))
-        reply = await caller.reply()
-        await turns(50)
-
-        assert sorted(sizes(model)) == [4, 32, 32, 32]
-        assert predictions(reply) == [2 * row for row in range(100)]
-        assert caller.replies() == [reply]
-
-
 async def test_a_cut_request_whose_part_fails_gets_one_error() -> None:
     """The other parts are cancelled; other requests are answered."""
     async with merging() as (on, model):
@@ -310,22 +275,6 @@ async def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() 
         assert error(refused, 503) == "overloaded: the queue of this API is full"
         assert int(refused.headers["retry-after"]) >= 1
         assert sizes(model) == [1, 1]
-
-
-async def test_clients_share_a_full_queue_by_a_header() -> None:
-    async with merging(max_queue_rows=2, fair_by=b"x-tenant") as (on, model):
-        model.gate.clear()
-        first = on.ask(rows_body(0))
-        await model.called(1)
-        noisy = [on.ask(rows_body(number)) for number in (1, 2)]
-        await turns()
-        quiet = on.ask(rows_body(3), V1, (b"X-Tenant", b"b"))
-        refused = await noisy[1].reply()
-        model.gate.set()
-
-        assert error(refused, 503) == "overloaded: the queue of this API is full"
-        answers = [await one.reply() for one in (first, noisy[0], quiet)]
-        assert [answer.status for answer in answers] == [200] * 3
 
 
 # Neighbours

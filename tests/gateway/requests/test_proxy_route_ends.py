@@ -105,20 +105,6 @@ async def test_a_wrong_length_of_the_json_is_refused() -> None:
         assert model.calls == []
 
 
-async def test_a_body_over_the_limit_is_refused() -> None:
-    """413 as soon as the size is known; a body of exactly the limit is accepted."""
-    body = rows_body(1, 2)
-
-    async with merging(max_body_bytes=len(body)) as (on, model):
-        large = on.ask(rows_body(1, 20))
-        assert predictions(await on.ask(body).reply()) == [2, 4]
-
-        message = f"the body exceeds the limit of {len(body)} bytes"
-        assert error(await large.reply(), 413) == message
-        assert large.closed
-        assert len(model.calls) == 1
-
-
 @pytest.mark.parametrize("target", [V1, V2], ids=["merged", "relayed"])
 @pytest.mark.parametrize(("status", "errors"), [(503, 2), (500, 2), (429, 0)])
 async def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, errors: int) -> None:

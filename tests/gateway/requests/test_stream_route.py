@@ -146,31 +146,6 @@ async def test_before_the_first_piece_a_failure_is_an_answer(status: int, body: 
     assert not connection.closed
 
 
-async def test_a_reason_that_is_not_utf_8_is_500(caplog: pytest.LogCaptureFixture) -> None:
-    """The worker broke its contract; the log says how."""
-    stage = StreamStage()
-    connection, worker = await stage.ask()
-    worker.end(400, b"\xff")
-    await turns()
-
-    [reply] = connection.replies()
-    assert reply.status == 500
-    assert b"internal error; error id " in reply.body
-    assert stage.counted(500) == 1
-    assert "UnicodeDecodeError" in caplog.text
-
-
-async def test_after_the_first_piece_a_reason_that_is_not_utf_8_ends_the_connection() -> None:
-    stage = StreamStage()
-    connection, worker = await stage.ask()
-    worker.send(b"ab")
-    worker.end(500, b"\xff")
-    await turns()
-
-    assert body_of(connection) == b"2\r\nab\r\n"
-    assert (connection.closed, stage.counted(500)) == (True, 1)
-
-
 @pytest.mark.parametrize(
     ("head", "told"),
     [
@@ -313,19 +288,6 @@ async def test_a_pipelined_request_waits_for_the_end() -> None:
     assert [reply.body for reply in connection.replies()] == [b"a", b"b"]
 
 
-async def test_a_client_that_leaves_with_more_requests_has_its_stream_cancelled() -> None:
-    """The running request is not the newest."""
-    stage = StreamStage(workers=2)
-    connection, worker = await stage.ask()
-    connection.send(request(b"2"))
-    worker.send(b"a")
-    connection.leave()
-    await turns()
-
-    assert worker.cancelled == 1
-    assert (stage.counted(499), len(stage.running)) == (2, 1)
-
-
 async def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     stage = StreamStage()
     connection, worker = await stage.ask()
@@ -343,14 +305,3 @@ async def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureF
     assert (connection.aborted, worker.cancelled, stage.counted(499)) == (True, 1, 1)
     assert stage.counted(200) is None
     assert f"a client of batch gateway-1: it has not read {LIMIT_BYTES + 1} bytes" in caplog.text
-
-
-async def test_a_head_that_is_known_is_streamed_to_as_well() -> None:
-    """Nothing has been parsed on this connection, because the head is known from another."""
-    stage = StreamStage()
-    for _ in range(2):
-        connection, worker = await stage.ask()
-        worker.send(b"a")
-        worker.end()
-        await turns()
-        assert body_of(connection) == b"1\r\na\r\n0\r\n\r\n"

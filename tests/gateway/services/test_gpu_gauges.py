@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
-from tests.gateway.services.test_several import two
 from tests.loops import until
 from uncork_workers.wire.messages import Gpu, Gpus
 
@@ -54,15 +53,6 @@ async def test_each_value_that_is_known_is_a_gauge(tmp_path: Path) -> None:
         ]
 
 
-async def test_the_gauges_of_a_worker_end_with_it(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        worker.send(Gpus({"0": Gpu(utilization=0.5)}))
-        await until(lambda: bool(exposed(on)))
-        worker.close()
-        await until(lambda: not exposed(on))
-
-
 async def test_the_successor_of_a_worker_has_its_gauges(tmp_path: Path) -> None:
     """While it prepares it has none; while both have the place, its own count, and no series comes twice."""
     async with gateway(tmp_path) as on:
@@ -81,13 +71,3 @@ async def test_the_successor_of_a_worker_has_its_gauges(tmp_path: Path) -> None:
 
         old.answer(batch, [payload])
         await asking
-
-
-async def test_each_service_has_its_own(tmp_path: Path) -> None:
-    async with gateway(tmp_path, name="a") as on:
-        services = await two(on)
-        for worker, value in zip(await services.workers(), (0.25, 0.5), strict=True):
-            worker.send(Gpus({"0": Gpu(utilization=value)}))
-        await until(lambda: len(exposed(on)) == 2)
-
-        assert exposed(on) == {utilization(0, "0", 0.25, service="a"), utilization(0, "0", 0.5, service="b")}

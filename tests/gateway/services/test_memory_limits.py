@@ -133,17 +133,6 @@ async def test_other_code_begins_without(tmp_path: Path) -> None:
         assert first.fits is None
 
 
-async def test_a_recycled_worker_keeps_it(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        old = await on.worker(serves=SERVES)
-        await answered(on, old, limit=3.0)
-        new = await on.standby(2, serves=SERVES)
-        on.service.take_over([2])
-
-        [first] = await answered(on, new, limit=3.0)
-        assert first.fits == 3
-
-
 async def test_cost_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     serves = service(json_api(settings=ApiSettings(cost=2.0)))
     async with gateway(tmp_path) as on:

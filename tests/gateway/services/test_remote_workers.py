@@ -40,35 +40,12 @@ def worker(
     return made
 
 
-def test_the_first_description_is_put_in_force() -> None:
-    """The worker need not be ready: clients get better errors then."""
-    workers = [worker(None), worker(WRONG), worker(A, ready=False), worker(B)]
-    assert choose_successor(None, workers, [], [WRONG]) == A
-    assert choose_successor(None, [worker(None)], [], []) is None
-    assert choose_successor(None, [worker(WRONG)], [], [WRONG]) is None
-
-
 @pytest.mark.parametrize("ready", [0, 1, 2, 3])
 def test_as_many_ready_successors_as_there_are_workers_take_over(ready: int) -> None:
     serving = [worker(A, standby=False)] * 2 + [worker(A, standby=False, ready=False)]
     others = [worker(B)] * ready + [worker(B, ready=False)] * 3 + [worker(C)]
 
     assert choose_successor(A, [*serving, *others], [], []) == (B if ready >= 2 else None)
-
-
-def test_one_successor_is_needed_where_no_worker_is_ready() -> None:
-    serving = worker(A, standby=False, ready=False)
-    assert choose_successor(A, [serving, worker(B, ready=False)], [], []) is None
-    assert choose_successor(A, [serving, worker(B)], [], []) == B
-
-
-def test_the_most_ready_successors_are_chosen() -> None:
-    workers = [worker(B), worker(C), worker(C), worker(B, ready=False), worker(B, ready=False)]
-    assert choose_successor(A, workers, [], []) == C
-
-
-def test_a_service_that_cannot_be_served_has_no_successors() -> None:
-    assert choose_successor(A, [worker(WRONG), worker(WRONG), worker(B)], [], [WRONG]) == B
 
 
 def test_a_superseded_service_takes_over_again_only_when_no_other_has_a_ready_worker() -> None:
@@ -155,17 +132,6 @@ async def remote_only(folder: Path, **settings: Any) -> AsyncIterator[Remote]:
         yield made
     finally:
         await made.close()
-
-
-async def test_the_first_worker_says_what_is_served(tmp_path: Path) -> None:
-    async with remote_only(tmp_path) as on:
-        assert problem(await on.ready(), 503) == "no worker is ready: waiting for workers on --worker-port"
-        first = await on.starting("a")
-        assert on.in_force == "A"
-        assert (await on.service.events.described).name == "A"
-        first.send(Ready())
-        await on.gateway.front_end.ready.wait()
-        assert await on.answers(first)
 
 
 async def test_refused_workers_are_counted(tmp_path: Path) -> None:
@@ -279,16 +245,6 @@ async def test_a_service_that_cannot_be_served_is_logged_and_harms_nobody(
         assert on.in_force == "A"
     [error] = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert "unknown policy 'magic'" in error
-
-
-async def test_a_worker_that_goes_in_its_setup_is_forgotten(tmp_path: Path) -> None:
-    """Nobody starts it again."""
-    async with remote_only(tmp_path) as on:
-        starting = await on.starting("a")
-        assert on.service.events.failures.starts().keys() == {0}
-        starting.close()
-        await until(lambda: not on.service.events.failures.starts())
-        assert on.service.view.slots() == []
 
 
 @pytest.mark.parametrize("serves", [A, B])

@@ -10,8 +10,6 @@ from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.proxy_stage import Caller, Front
 from tests.gateway.running import turns
 from tests.gateway.stage import detail, reason
-from uncork_gateway import GatewaySettings
-from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.wire.messages import Failed
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
@@ -220,19 +218,6 @@ async def test_an_old_worker_that_does_not_go_is_killed(
         await turns()
 
         assert on.killed == [1]
-
-
-async def test_a_gateway_needs_nobody_who_hears_of_standbys(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        actions = SupervisorActions(kill=on.killed.append, restarts=int)
-        other = on.gateway.add(GatewaySettings(own_routes=False), actions, name="other")
-        path = str(tmp_path / "s3")
-        await other.pool.listen(path, standby=True)
-        new = await FakeWorker.ready(path)
-        await turns(50)
-
-        assert other.view.slots()[0].state == "starting"
-        new.close()
 
 
 async def test_one_worker_alone_brings_no_other_apis(tmp_path: Path) -> None:

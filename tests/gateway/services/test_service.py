@@ -4,14 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import client_of, gateway, problem
 from tests.gateway.running import turns
-from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 from uncork_workers.wire.messages import Batch
-from uncork_workers.wire.schema import ApiSettings
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz", "/ping"])
@@ -124,30 +120,6 @@ async def test_batch_ids_are_of_this_gateway(tmp_path: Path) -> None:
     assert [batch_id.rpartition("-")[2] for batch_id in ids] == ["1", "2", "1", "2"]
 
 
-async def test_every_api_has_its_route_and_its_limits(tmp_path: Path) -> None:
-    serves = service(
-        json_api("one", ApiSettings(mb_max_batch_size=11)), json_api("two", ApiSettings(mb_max_batch_size=22))
-    )
-
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=serves)
-        for name, limit in (("one", 11), ("two", 22)):
-            batch, reply = await on.echo(worker, f"/{name}", name)
-            assert (batch.api, batch.limit_rows, reply.json()) == (name, limit, name)
-
-
-async def test_a_batch_of_a_worker_that_dies_is_run_by_another(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        workers = [await on.worker(index=index) for index in range(2)]
-        asking = on.post("/echo", 5)
-        await workers[0].batch()
-        workers[0].close()
-        batch, payload = await workers[1].batch()
-        workers[1].answer(batch, [payload])
-
-        assert (await asking).json() == 5
-
-
 async def test_what_was_promised_to_an_api_is_kept_when_its_last_worker_dies(tmp_path: Path) -> None:
     """A batch that must not be repeated is lost; queued requests wait for another worker until their goal."""
     async with gateway(tmp_path, overrides={"idempotent": False, "mb_max_latency": 20}) as on:
@@ -171,17 +143,6 @@ async def test_a_worker_that_dies_idle_is_not_given_batches(tmp_path: Path) -> N
 
         assert problem(await on.http.post("/echo", json=1), 503) == "no worker is ready"
         assert "uncork_releases_total{" not in (await on.http.get("/metrics")).text
-
-
-async def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
-    """The client gets 504, and the supervisor ends the process."""
-    async with gateway(tmp_path, overrides={"timeout": 0.01}) as on:
-        worker = await on.worker(index=3)
-        asking = on.post("/echo", 1)
-        await worker.batch()
-
-        assert problem(await asking, 504) == "the batch exceeded the timeout of this API"
-        assert on.killed == [1]  # the process
 
 
 async def test_draining_answers_what_was_accepted(tmp_path: Path) -> None:
@@ -275,23 +236,3 @@ async def test_a_worker_that_talks_nonsense_is_killed(tmp_path: Path) -> None:
 
         assert (await asking).json() == 1
         assert on.killed == [1]
-
-
-async def test_metrics_are_for_prometheus(tmp_path: Path) -> None:
-    """With its content type, workers by state, and restarts as the supervisor counts them."""
-    async with gateway(tmp_path) as on:
-        await on.connect()
-        worker = await on.worker()
-        await on.echo(worker, "/echo", 1)
-        reply = await on.http.get("/metrics")
-
-        assert (reply.status_code, reply.headers["content-type"]) == (200, CONTENT_TYPE)
-        values = {
-            (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(reply.text)
-            for sample in family.samples
-        }
-        assert values["uncork_requests_total", "echo", "http", "fake", "200"] == 1
-        assert values["uncork_workers", "fake", "starting"] == 1
-        assert values["uncork_workers", "fake", "idle"] == 1
-        assert values["uncork_worker_restarts_total", "fake"] == 4

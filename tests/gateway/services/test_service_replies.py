@@ -16,14 +16,6 @@ from uncork_workers.wire.messages import Failed, Hello, Ready
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 
-async def test_the_first_hello_says_what_is_served(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        (await on.connect()).send(Hello(index=0, launch=1, service=service()))
-
-        assert await on.service.events.described == service()
-        assert not on.gateway.front_end.ready.is_set()
-
-
 async def test_overrides_replace_the_apis_own_settings(tmp_path: Path) -> None:
     """In all APIs; each keeps its other settings."""
     overrides = {"mb_max_batch_size": 2, "policy": "none"}
@@ -256,19 +248,3 @@ async def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> No
             assert await estimate(on) == 0
         await on.echo(worker, "/echo", 1)
         assert await estimate(on) > 0
-
-
-@pytest.mark.parametrize(("chunks", "believed"), [([(2, 5.0)], False), ([(1, 5.0), (1, 5.0)], True)])
-async def test_the_worker_is_believed_where_only_it_knows(
-    tmp_path: Path, chunks: list[tuple[int, float]], *, believed: bool
-) -> None:
-    """The gateway measures a batch in one call, transport included; the worker measures chunks."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        asking = [on.post("/echo", value) for value in range(2)]
-        batch, _ = await worker.batch()
-        assert batch.rows == [1, 1]
-        worker.answer(batch, [b"0", b"1"], chunks=chunks)
-        await asyncio.gather(*asking)
-
-        assert (await estimate(on) > 1) == believed

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from pathlib import Path
 
-import httpx
 import msgspec
 import pytest
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
-from uncork_workers.wire.messages import AnswerHead, Cancel, Hello, Piece, Ready
+from uncork_workers.wire.messages import AnswerHead, Hello, Piece, Ready
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 HEAD = AnswerHead(status=200, content_type="text/plain")
@@ -79,35 +77,6 @@ async def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
 
         assert tell.settings == ApiSettings(policy="none", idempotent=False)
         assert echo.settings == ApiSettings(policy="fixed:50")
-
-
-async def test_a_client_that_leaves_stops_the_worker(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(streaming_api()))
-
-        async def read_one() -> None:
-            async with on.http.stream("POST", "/tell", json=1) as reply:
-                assert await anext(reply.aiter_text()) == "a"
-
-        reading = asyncio.create_task(read_one())
-        batch, _ = await worker.batch()
-        worker.send(Piece(batch.batch, HEAD), [b"a"])
-        await reading
-        assert await worker.next() == Cancel(batch.batch, (0,))
-        worker.answer(batch, [b""], chunks=[])
-
-        assert await streamed(on, worker, b"next") == b"next"
-
-
-async def test_a_worker_that_dies_leaves_an_answer_that_is_not_whole(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.ERROR):
-        async with gateway(tmp_path) as on:
-            worker = await on.worker(serves=service(streaming_api()))
-            with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
-                await streamed(on, worker, b"a", whole=False)
-    assert "was cut short: the worker died while running this request" in caplog.text
 
 
 @pytest.mark.parametrize("streams_before", [True, False])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -17,7 +16,6 @@ from tests.gateway.running import turns
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.services.served_service import ServedService
 from uncork_workers.wire.messages import Batch
-from uncork_workers.wire.overrides import Override
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 
@@ -72,20 +70,6 @@ async def test_each_has_its_own_workers(tmp_path: Path) -> None:
             batch, _ = await worker.batch()
             worker.answer(batch, [b"[2]"])
             assert (await asking).status_code == 200
-
-
-async def test_a_full_queue_affects_only_its_own_service(tmp_path: Path) -> None:
-    async with gateway(tmp_path, name="a", max_queue_rows=1) as on:
-        both = await two(on)
-        of_a, of_b = await both.workers()
-        asking, (running, payload) = await one_runs_one_waits(on, of_a, "/a/echo")
-        assert (await on.http.post("/a/echo", json=2)).json()["reason"] == "queue_full"
-        assert (await on.echo(of_b, "/b/echo", 3))[1].json() == 3
-
-        of_a.answer(running, [payload])
-        waiting, payload = await of_a.batch()
-        of_a.answer(waiting, [payload])
-        assert [(await one).json() for one in asking] == [0, 1]
 
 
 async def test_metrics_and_pages_tell_them_apart(tmp_path: Path) -> None:
@@ -263,28 +247,6 @@ async def test_a_drain_waits_for_both(tmp_path: Path) -> None:
             await turns(50)
         assert [(await one).json() for one in asking] == [1, 2]
         await draining
-
-
-async def test_what_a_drain_gives_up_is_refused_by_both(tmp_path: Path) -> None:
-    async with gateway(tmp_path, name="a") as on:
-        both = await two(on)
-        workers = await both.workers()
-        asking = [on.post("/a/echo", 1), on.post("/b/echo", 2)]
-        for worker in workers:
-            await worker.batch()
-        on.gateway.front_end.give_up()
-        assert [(await one).status_code for one in asking] == [503, 503]
-
-
-async def test_settings_of_one_leave_the_other_as_it_is(tmp_path: Path) -> None:
-    async with gateway(tmp_path, name="a") as on:
-        both = await two(on)
-        await both.workers()
-        override = Override(api=None, argument="mb_max_latency", value=77, source="the test")
-        settings = replace(both.b.events.settings, overrides=[override])
-        both.b.change(both.b.prepare(settings))
-        goals = {one["id"]: one["goal_ms"] for one in (await on.http.get("/status")).json()["apis"]}
-        assert goals == {"a/echo": json_api().settings.mb_max_latency, "b/echo": 77}
 
 
 async def test_a_withdrawn_api_answers_what_it_has_queued_and_can_be_restored(tmp_path: Path) -> None:

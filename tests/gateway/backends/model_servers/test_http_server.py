@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from uncork_gateway.backends.model_servers.http_server import (
     HttpServer,
-    end_to_end,
     make_transport,
     read_retry_after_s,
 )
@@ -25,24 +24,6 @@ NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 def retry_after(value: bytes) -> float:
     """Return the seconds that a Retry-After means."""
     return read_retry_after_s([(b"date", b"17"), (b"retry-after", value)], now=NOW)
-
-
-def test_headers_of_a_connection_stay_with_it() -> None:
-    headers = [
-        (b"Connection", b"close, X-Private"),
-        (b"X-PRIVATE", b"1"),
-        (b"Transfer-Encoding", b"chunked"),
-        (b"Content-Length", b"5"),
-        (b"Host", b"a"),
-        (b"Content-Type", b"text/plain"),
-        (b"X-Twice", b"1"),
-        (b"X-Twice", b"2"),
-    ]
-    assert end_to_end(headers) == (
-        (b"content-type", b"text/plain"),
-        (b"x-twice", b"1"),
-        (b"x-twice", b"2"),
-    )
 
 
 @pytest.mark.parametrize(

@@ -90,30 +90,6 @@ class Stage:
         return [names - {UNKNOWN} for names in (known, queues, labels)]
 
 
-async def test_names_that_no_server_answered_for_share_one_api() -> None:
-    on = Stage()
-    for number in range(1000):
-        model = f"invented-{number}"
-        assert on.known.use(model) == UNKNOWN
-        on.count(model)
-
-    assert on.names() == [set(), set(), set()]
-    assert on.metrics.api(UNKNOWN).statuses == {200: 1000}
-
-
-async def test_a_model_has_an_api_of_its_own_once_a_server_answered() -> None:
-    """With its own counts; adding it again changes nothing."""
-    on = Stage()
-    on.known.use("m")
-    on.known.add("m")
-    on.count("m")
-    on.known.add("m")
-
-    assert on.known.use("m") == "m"
-    assert on.names() == [{"m"}] * 3
-    assert on.metrics.api("m").statuses == {200: 1}
-
-
 async def test_the_shared_api_is_named_while_it_is_used() -> None:
     """It comes last, and only while recent figures show it; models are in alphabetical order."""
     on = Stage()
@@ -124,21 +100,6 @@ async def test_the_shared_api_is_named_while_it_is_used() -> None:
     assert on.known.names() == ["m", "n", UNKNOWN]
     on.now += 30
     assert on.known.names() == ["m", "n"]
-
-
-async def test_an_idle_model_is_forgotten_everywhere() -> None:
-    """An hour after its last request; others stay."""
-    on = Stage()
-    for model in ("idle", "used"):
-        on.known.add(model)
-        on.count(model)
-    on.now += HOUR_S - 1
-    on.known.use("used")
-    assert on.names() == [{"idle", "used"}] * 3
-    on.now += 1
-
-    assert on.names() == [{"used"}] * 3
-    assert on.known.use("idle") == UNKNOWN
 
 
 async def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,35 +17,6 @@ from uncork_gateway.backends.model_servers.merged_calls import Part
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.protocols.wire import Content
-
-
-async def test_a_batch_is_one_call() -> None:
-    """Rows are in order, with the passed headers; each request gets its own rows."""
-    async with stage() as on:
-        ran = await on.run(sent("a b"), sent("c"), sent("d e f"))
-
-        assert ran == BatchResult([Part(b"A B"), Part(b"C"), Part(b"D E F")], "worked")
-        (call,) = on.server.calls
-        assert (call.target, call.body) == (b"/shout?loud=1", b"a\nb\nc\nd\ne\nf")
-        assert call.header(b"content-type") == b"text/plain"
-        assert call.header(b"authorization") == b"me"
-        assert call.header(b"x-request-timeout-ms") is None
-        assert on.slots.out == [1]
-
-
-@pytest.mark.parametrize(
-    ("expires_at", "header"),
-    [
-        ([NOW + 0.25, NOW + 1.5009], b"1500"),
-        ([NOW - 5], b"1"),
-        ([NOW + 0.25, math.inf], None),
-    ],
-)
-async def test_the_time_that_is_left_is_passed_on(expires_at: Sequence[float], header: bytes | None) -> None:
-    """That of the most patient client, at least a millisecond; none if a client sets no limit."""
-    async with stage() as on:
-        await on.run(*(sent("a", expires_at=at) for at in expires_at))
-        assert on.server.calls[0].header(b"x-request-timeout-ms") == header
 
 
 @pytest.mark.parametrize("status", [201, 301, 401, 403, 404, 405])
@@ -75,15 +45,6 @@ async def test_headers_that_tell_clients_what_to_do_are_for_all() -> None:
             assert result.headers == ((b"content-type", b"application/json"), *kept)
         [alone] = (await on.run(sent("a"))).results
         assert alone == ServerResponse(503, kept + dropped, b"\x00")
-
-
-async def test_a_request_can_be_sent_unchanged() -> None:
-    """Its response is not split."""
-    async with stage(one_line) as on:
-        ran = await on.run(sent("a b")._replace(unchanged=True))
-
-        assert bodies(ran.results) == ["200 a-b"]
-        assert [(call.body, call.header(b"x-of")) for call in on.server.calls] == [(b"a b", b"a b")]
 
 
 # Replies that cannot be split
@@ -159,15 +120,6 @@ async def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
 
 
 # Failures
-
-
-async def test_a_connection_that_breaks_loses_the_batch_and_the_slot() -> None:
-    async with stage(lambda call: Reply(b"A", missing=1)) as on:
-        with pytest.raises(WorkerLost, match="RemoteProtocolError"):
-            await on.run(sent("a"))
-        assert await on.slots.number(1) == [2]
-        on.server.script = shout
-        assert (await on.run(sent("b"))).results == [Part(b"B")]
 
 
 async def test_a_connection_that_breaks_in_a_search_loses_the_batch() -> None:

@@ -28,31 +28,6 @@ def several(status: int) -> str:
     return f'{status} {{"error":"{text}"}}'
 
 
-@pytest.mark.parametrize("status", [400, 413, 422, 500])
-async def test_one_bad_request_does_not_fail_its_neighbours(status: int) -> None:
-    """It is found with 12 calls among 64, and gets the answer to itself alone."""
-    async with stage() as on:
-        batch = [sent(f"a{at}") for at in range(64)]
-        batch[37] = sent(f"b {status} c")
-        ran = await on.run(*batch)
-
-        answers = bodies(ran.results)
-        assert answers.pop(37) == f"{status} no: {status}"
-        assert answers == [f"A{at}" for at in range(64) if at != 37]
-        assert ran.status == "failed"
-        assert len(on.asked) == 13
-        assert on.asked[-1] == f"b\n{status}\nc"
-        assert on.slots.out == [1]
-
-
-async def test_a_server_that_refuses_everything_is_not_asked_for_long() -> None:
-    """After more than four groups of one level were refused, and one request alone."""
-    async with stage(lambda call: Reply(b"%d" % len(call.body.split()), 500)) as on:
-        ran = await on.run(*(sent(f"a{at}") for at in range(64)))
-        assert bodies(ran.results) == ["500 1", *[several(500)] * 63]
-        assert len(on.asked) == 1 + 2 + 4 + 8 + 1
-
-
 async def test_a_server_that_cannot_run_merged_calls_is_asked_for_each_request() -> None:
     """Such as one whose model has no axis for batches; a request that is at fault itself gets its error."""
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.gateway.gateway_stage import GatewayStage, client_of, gateway, problem
-from tests.gateway.proxy_stage import V1, Model, doubles, error, predictions, proxy, rows_body, served
+from tests.gateway.proxy_stage import V1, Model, doubles, predictions, proxy, rows_body, served
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.dashboard.feed import Event
 
@@ -154,13 +154,3 @@ async def test_a_proxy_has_it_too() -> None:
             ["m", "(unknown)"],
         )
         assert [(batch.api, batch.rows) for batch in event.batches] == [("(unknown)", 1), ("m", 2)]
-
-
-async def test_a_proxy_with_an_admin_port_leaves_the_path_to_the_server_behind() -> None:
-    model = Model(doubles)
-    async with served(model) as url, proxy(url, keys=KEYS, admin=True) as stage:
-        for path in ("/dashboard", "/dashboard/files/view.js", EVENTS):
-            error(await stage.http.get(path), 401)
-        assert not [call for call in model.calls if b"dashboard" in call.target]
-        async with client_of(stage.proxy.front_end.admin_app) as http:
-            assert "dashboard.js" in (await http.get("/dashboard")).text

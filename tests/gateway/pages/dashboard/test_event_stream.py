@@ -49,16 +49,6 @@ async def watch(frames: Frames) -> Connection:
     return connection
 
 
-async def test_frames_are_sent_until_they_end() -> None:
-    frames = Frames(most=3)
-    connection = await watch(frames)
-    await asyncio.sleep(4)
-    assert connection.received.endswith(b"data: 2\n\n\r\n0\r\n\r\n")
-    assert not frames.wanted
-    assert not connection.closed
-    connection.leave()
-
-
 async def test_a_viewer_that_stops_reading_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     """Ten seconds after the first frame that it does not take; what it has not read is discarded."""
     frames = Frames()

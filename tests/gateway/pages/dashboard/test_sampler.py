@@ -32,22 +32,6 @@ class Source:
         return {"predict": figures(stats(queued_rows=float(self.looks)), recent=recent(batches=100))}
 
 
-async def test_it_samples_without_a_viewer_until_it_is_stopped() -> None:
-    """Every other second, from the start on."""
-    source, history = Source(), History()
-    sampler = Sampler(source.figures, history)
-    await asyncio.sleep(10)
-    assert source.looks == 0
-
-    sampler.start()
-    await asyncio.sleep(7)
-    columns = history.columns(asyncio.get_running_loop().time())["predict"]
-    assert (columns["age_s"], columns["queued_rows"]) == ([5.0, 3.0, 1.0], [1.0, 2.0, 3.0])
-    sampler.stop()
-    await asyncio.sleep(10)
-    assert source.looks == 3
-
-
 async def test_an_error_costs_one_point() -> None:
     source, history = Source(), History()
     sampler = Sampler(source.figures, history)
@@ -59,10 +43,6 @@ async def test_an_error_costs_one_point() -> None:
     await asyncio.sleep(2)
     sampler.stop()
     assert history.columns(asyncio.get_running_loop().time())["predict"]["queued_rows"] == [2.0]
-
-
-async def test_a_sampler_that_was_not_started_can_be_stopped() -> None:
-    Sampler(Source().figures, History()).stop()
 
 
 async def test_a_point_has_the_figures_of_the_status() -> None:

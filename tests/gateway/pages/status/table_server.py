@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.gateway.pages.status.stage import Stage, named
 from tests.gateway.pages.status.staged import RUNNING, figures, recent, stats, work
-from uncork_dispatcher import RunningBatch
+from uncork_dispatcher import Decision, RunningBatch, ScalingReason, ScalingState
 from uncork_gateway.backends.slot import BackendSlot
 
 FINE = recent(batches=100)
@@ -72,4 +72,19 @@ ACTIVITIES: dict[str, tuple[BackendSlot, RunningBatch | None]] = {
     "just answered": (BUSY, None),
     "lost": (BackendSlot(2, "lost", fault=DIED), None),
     "starting": (BackendSlot(3, "starting"), None),
+}
+
+# With 2 to 16 workers.
+SCALING: dict[ScalingState, Decision] = {
+    "enough": Decision(5, 5, ScalingReason("enough", "predict", "goal")),
+    "confirming": Decision(7, 5, ScalingReason("confirming", "predict", "throughput")),
+    "up": Decision(7, 7, ScalingReason("up", "predict", "goal_out_of_reach")),
+    "at_most": Decision(30, 16, ScalingReason("at_most", "predict", "goal")),
+    "down": Decision(2, 4, ScalingReason("down", "predict", "goal")),
+    "waiting": Decision(1, 3, ScalingReason("waiting", None, None, 25.0)),
+    "recent_peak": Decision(3, 5, ScalingReason("recent_peak", "predict", "goal")),
+    "starting": Decision(3, 5, ScalingReason("starting", "predict", "goal")),
+    "at_least": Decision(1, 2, ScalingReason("at_least", "predict", "goal")),
+    "asleep": Decision(0, 0, ScalingReason("asleep")),
+    "unknown": Decision(2, 2, ScalingReason("unknown", None, None, None, ("a", "b"))),
 }

@@ -102,16 +102,6 @@ def test_what_limits(made: Figures, limit: str) -> None:
     assert made.limited_by == limit
 
 
-def test_policy_none_under_load_holds_nothing() -> None:
-    """Its requests are queued because the workers are busy."""
-    none = stats({"policy": "none"}, limit_rows=1)
-    made = figures(none, recent=recent(batches=600, queued_s=0.575, took_s=0.59, rate=70), goal_s=1.0)
-
-    told = sentence(made, SERVICE) + why_this_size(made, SERVICE)
-    assert not re.search(r"\bhold|no bottleneck", told)
-    assert [one.code for one in advice_for(made, SERVICE)] == ["policy_none", "add_workers"]
-
-
 @given(made=any_figures(), names=st.sampled_from([SERVICE, PROXY]))
 def test_whatever_the_figures_the_words_can_be_read(made: Figures, names: Names) -> None:
     advice = advice_for(made, names)

@@ -118,21 +118,6 @@ def test_padding_leaves_less_of_the_cap_for_rows() -> None:
     assert (own.cap, own.best_rows) == (20, 20)
 
 
-def test_a_goal_out_of_reach_does_not_make_batches_smaller() -> None:
-    """All answers are late anyway."""
-    assert figures(goal_s=0.001).best_rows == 32
-
-
-def test_nothing_is_known_before_the_first_batch() -> None:
-    made = figures(
-        stats(known_rows=None, smallest_rows=0.0), recent=recent(batches=30, rate=10, estimate=None)
-    )
-
-    assert (made.capacity, made.balanced_rows, made.is_overloaded) == (None, None, False)
-    assert made.gain_of_batches == 1.0
-    assert not made.gains(1000, than=1)
-
-
 @pytest.mark.parametrize(("rate", "workers"), [(300.0, 1), (1000.0, 2), (5000.0, 4)])
 def test_the_missing_workers_carry_the_rate_with_a_fifth_to_spare(rate: float, workers: int) -> None:
     """One worker fewer would not suffice."""
@@ -155,11 +140,6 @@ def test_overload_is_more_than_the_workers_can_do() -> None:
     assert not figures(recent=recent(batches=10, each=32, rate=250, sheds={"deadline": 10})).is_overloaded
     assert not figures(recent=recent(batches=10, each=32, sheds={"deadline": 1})).is_overloaded
     assert not figures(recent=recent(batches=1, sheds={"deadline": 10})).is_overloaded
-
-
-def test_without_a_goal_any_batch_fits() -> None:
-    assert figures(goal_s=None).rows_within(None) == math.inf
-    assert figures(goal_s=None).best_rows == 32
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,10 @@ import msgspec
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway
-from tests.gateway.proxy_stage import V1, Model, doubles, merging, proxy, rows_body, served
+from tests.gateway.proxy_stage import Model, doubles, merging, proxy, rows_body, served
 from tests.gateway.running import turns
-from uncork_gateway.auth import ApiKeys
 from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiSettings
-
-KEY = "sixteen letters or more"
 
 
 async def status(http: httpx.AsyncClient, **headers: str) -> Any:
@@ -31,14 +28,6 @@ async def told(on: GatewayStage) -> list[tuple[int, str, str]]:
     return [
         (one["index"], one["state"], re.sub(r" for [\d.,]+ [mµ]?s$", "", one["doing"])) for one in workers
     ]
-
-
-async def test_before_the_first_worker_it_says_so(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        document = await status(on.http)
-
-        assert (document["state"], document["server"], document["apis"]) == ("starting", None, [])
-        assert document["sentence"] == "No worker is ready: workers are starting."
 
 
 async def test_each_worker_tells_what_it_does(tmp_path: Path) -> None:
@@ -120,37 +109,6 @@ async def test_an_api_says_what_it_counts_and_whether_it_streams(tmp_path: Path)
         ]
 
 
-async def test_what_is_queued_says_for_what(tmp_path: Path) -> None:
-    held = json_api("echo", ApiSettings(policy="fixed:60000", mb_max_latency=90_000))
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(held))
-        asking = on.post("/echo", 1)
-        await on.http.get("/livez")
-        [api] = (await status(on.http))["apis"]
-        assert api["queued_requests"] == 1
-        assert api["waits_for"].endswith(", as long as policy fixed:60000 allows.")
-        on.gateway.front_end.retire()
-        document = await status(on.http)
-        assert document["state"] == "draining"
-        assert document["sentence"].startswith("The server is shutting down: ")
-        asking.cancel()
-        worker.close()
-
-
-async def test_it_is_for_operators(tmp_path: Path) -> None:
-    async with gateway(tmp_path, keys=ApiKeys([KEY.encode()])) as on:
-        assert (await on.http.get("/status")).status_code == 401
-        await status(on.http, **{"x-api-key": KEY})
-        assert on.gateway.front_end.admin_app is None
-
-    (tmp_path / "own").mkdir()
-    async with gateway(tmp_path / "own", admin=True) as on:
-        admin = httpx.ASGITransport(app=on.gateway.front_end.admin_app)  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=admin, base_url="http://admin") as http:
-            await status(http)
-        assert (await on.http.get("/status")).status_code != 200
-
-
 async def test_a_proxy_shows_models_and_calls() -> None:
     """A model appears once a server has answered for it; it has a goal only if one was set."""
     async with merging(concurrency=2) as (on, _):
@@ -186,10 +144,3 @@ async def test_a_proxy_tells_of_servers_that_are_not_healthy() -> None:
         assert document["sentence"].startswith("1 of 2 servers is ready.")
         model.gate.set()
         await asking.reply()
-
-
-async def test_a_proxy_with_a_door_for_operators_leaves_the_path_to_the_servers() -> None:
-    async with merging(admin=True) as (on, model):
-        await on.http.get("/status")
-        assert [call.target for call in model.calls] == [b"/status"]
-        assert V1 == b"/v1/models/m:predict"

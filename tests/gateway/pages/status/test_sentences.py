@@ -16,7 +16,7 @@ from tests.gateway.pages.status import (
     table_server,
     table_waiting,
 )
-from uncork_dispatcher import HoldReason
+from uncork_dispatcher import HoldReason, ScalingState
 from uncork_gateway.pages.status.advise import ADVICE, advice_for
 from uncork_gateway.pages.status.document import Limit
 from uncork_gateway.pages.status.explain import (
@@ -27,11 +27,11 @@ from uncork_gateway.pages.status.explain import (
     why_this_size,
 )
 from uncork_gateway.pages.status.figures import Figures
-from uncork_gateway.pages.status.names import Names
-from uncork_gateway.pages.status.slots import doing
+from uncork_gateway.pages.status.names import PROXY, SERVICE, Names
+from uncork_gateway.pages.status.slots import describe_scaling, doing
 
 Text = Callable[[Figures, Names], str | None]
-OF_ONE_API: dict[str, tuple[Text, Mapping[str, tuple[Names, Figures]]]] = {
+OF_ONE_API: dict[str, tuple[Text, Mapping[str, Figures]]] = {
     "sentence": (sentence, table_sentence.CASES),
     "waits_for": (waits_for, table_waiting.CASES),
     "why_this_size": (why_this_size, table_reasons.BATCH_SIZES),
@@ -39,15 +39,25 @@ OF_ONE_API: dict[str, tuple[Text, Mapping[str, tuple[Names, Figures]]]] = {
 }
 
 
+def names_of(case: str) -> Names:
+    """Return the words of a service, or of a proxy if the case is called so."""
+    return PROXY if "proxy" in case else SERVICE
+
+
 def test_every_sentence_is_as_reviewed() -> None:
     texts: dict[str, dict[str, str | None]] = {
-        field: {case: make(made, names) for case, (names, made) in cases.items()}
+        field: {case: make(made, names_of(case)) for case, made in cases.items()}
         for field, (make, cases) in OF_ONE_API.items()
     }
     texts["sentence of the whole"] = {
         case: stage.document().sentence for case, stage in table_server.SENTENCES.items()
     }
     texts["doing"] = {case: doing(*given) for case, given in table_server.ACTIVITIES.items()}
+    for name, startup_s in (("scaling", None), ("scaling, with the time of a start", 12.34)):
+        texts[name] = {
+            state: describe_scaling(decision, least=2, most=16, startup_s=startup_s).sentence
+            for state, decision in table_server.SCALING.items()
+        }
     lines = [
         line
         for field, of_field in texts.items()
@@ -59,8 +69,8 @@ def test_every_sentence_is_as_reviewed() -> None:
 
 @pytest.mark.parametrize("case", table_advice.CASES)
 def test_advice_has_the_figures_of_its_api(case: str) -> None:
-    names, made, figures = table_advice.CASES[case]
-    found = [one for one in advice_for(made, names) if one.code == case.partition(",")[0]]
+    made, figures = table_advice.CASES[case]
+    found = [one for one in advice_for(made, names_of(case)) if one.code == case.partition(",")[0]]
 
     assert {name: found[0].figures[name] for name in figures} == {
         name: value if isinstance(value, str) else pytest.approx(value) for name, value in figures.items()
@@ -68,13 +78,14 @@ def test_advice_has_the_figures_of_its_api(case: str) -> None:
 
 
 def test_every_reason_limit_and_code_has_a_case() -> None:
-    holds = {made.stats.holding.reason for _, made in table_waiting.CASES.values() if made.stats.holding}
-    refusals = [made for _, made in table_reasons.REFUSALS.values()]
+    holds = {made.stats.holding.reason for made in table_waiting.CASES.values() if made.stats.holding}
+    refusals = list(table_reasons.REFUSALS.values())
     sheds = {reason for made in refusals for reason in made.recent.counts.sheds}
     no_room = {"no_room" for made in refusals if made.recent.refused > made.recent.counts.sheds.total()}
-    limits = {made.limited_by for _, made in table_sentence.CASES.values()}
+    limits = {made.limited_by for made in table_sentence.CASES.values()}
 
     assert holds == set(get_args(HoldReason))
     assert sheds | no_room == {reason for part in get_args(RefusalCause) for reason in get_args(part)}
     assert limits == set(get_args(Limit))
+    assert table_server.SCALING.keys() == set(get_args(ScalingState))
     assert {case.partition(",")[0] for case in table_advice.CASES} == set(ADVICE)
