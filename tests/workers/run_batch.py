@@ -48,10 +48,15 @@ class Outlet(GatewayConnection):
 
 
 def batch_of(
-    api: str, *bodies: bytes, rows: Sequence[int] = (), limit_rows: int = 1000, **fields: Any
+    api: str,
+    *bodies: bytes,
+    number: int = 1,
+    rows: Sequence[int] = (),
+    limit_rows: int = 1000,
+    **fields: Any,
 ) -> Batch:
     return Batch(
-        batch=1,
+        batch=number,
         api=api,
         limit_rows=limit_rows,
         lengths=list(map(len, bodies)),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.loops import HANG_S
+from tests.workers.fake_gateway import Connection
 from tests.workers.run_batch import batch_of
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
@@ -21,8 +22,8 @@ from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.concurrent_batches import ConcurrentBatches
 from uncork_workers.process.context import context
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame, split_payload
-from uncork_workers.wire.messages import Batch, Cancel, Message, Piece, Pong, Reply
+from uncork_workers.wire.frames import FrameError, split_payload
+from uncork_workers.wire.messages import Cancel, Piece, Pong, Reply
 
 
 class Upstream(Service):
@@ -56,8 +57,6 @@ class Upstream(Service):
                 except ValueError:
                     self.started.release()
                     await self.go.wait()
-            elif row == "exit":
-                raise SystemExit(3)
             elif row == "fork" and os.fork() == 0:
                 return rows
         return [[context().batch_id, row] for row in rows]
@@ -78,34 +77,17 @@ class Upstream(Service):
         return [threading.current_thread() is threading.main_thread() for _ in rows]
 
 
-class Gateway:
+class Gateway(Connection):
     """The other end of the connection."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self._decoder = FrameDecoder()
-        self._frames: list[Frame] = []
-
-    def send(self, number: int, *rows: Any, api: str = "fetch", timeout_s: float = HANG_S) -> None:
+    def run(self, number: int, *rows: Any, api: str = "fetch", timeout_s: float = HANG_S) -> None:
         bodies = [json.dumps(row).encode() for row in rows]
-        batch = batch_of(api, *bodies, id=f"b{number}", timeout_s=timeout_s)
-        fields = {name: getattr(batch, name) for name in batch.__struct_fields__}
-        self.connection.sendall(encode_frame(Batch(**(fields | {"batch": number})), bodies))
-
-    def tell(self, message: Message) -> None:
-        self.connection.sendall(encode_frame(message))
-
-    def receive(self) -> tuple[Message, bytes]:
-        while not self._frames:
-            data = self.connection.recv(65536)
-            assert data, "the worker has left"
-            self._frames += self._decoder.feed(data)
-        frame = self._frames.pop(0)
-        return frame.message, bytes(frame.payload)
+        batch = batch_of(api, *bodies, number=number, id=f"b{number}", timeout_s=timeout_s)
+        self.send((batch, bodies))
 
     def reply(self) -> tuple[int, list[int], list[Any]]:
         """Return number, statuses and results of the next reply."""
-        message, payload = self.receive()
+        message, payload = self.next()
         assert isinstance(message, Reply)
         assert message.timed_out == (504 in message.statuses)
         bodies = split_payload(payload, message.lengths)
@@ -120,7 +102,6 @@ class Gateway:
 def serving(service: Service) -> Iterator[Gateway]:
     """Serve in this thread's place in another one, until the block ends."""
     ours, theirs = socket.socketpair()
-    ours.settimeout(HANG_S)
     due: list[float] = []
     errors: list[BaseException] = []
 
@@ -157,13 +138,13 @@ def test_a_batch_that_waits_holds_up_no_other() -> None:
     """Replies come as batches end; all handlers run in one thread, and know their own batch."""
     service = upstream()
     with serving(service) as gateway:
-        gateway.send(1, "wait")
-        gateway.send(2, "a", "b")
+        gateway.run(1, "wait")
+        gateway.run(2, "a", "b")
         assert gateway.reply() == (2, [200, 200], [["b2", "a"], ["b2", "b"]])
-        gateway.send(3, "fail", "c")
+        gateway.run(3, "fail", "c")
         number, statuses, results = gateway.reply()
         assert (number, statuses, results[1]) == (3, [500, 200], ["b3", "c"])
-        gateway.send(4, "go")
+        gateway.run(4, "go")
         replies = [gateway.reply() for _ in range(2)]
         assert sorted(replies) == [(1, [200], [["b1", "wait"]]), (4, [200], [["b4", "go"]])]
     assert service.threads == {"uncork handlers"}
@@ -173,32 +154,22 @@ def test_a_batch_that_waits_holds_up_no_other() -> None:
 def test_other_apis_run_beside_them(api: str) -> None:
     """In the main thread, one at a time; the handlers of async ones share the loop."""
     with serving(upstream()) as gateway:
-        gateway.send(1, "wait")
-        gateway.send(2, "x", api=api)
+        gateway.run(1, "wait")
+        gateway.run(2, "x", api=api)
         if api == "plain":  # the other one ends the wait
             assert gateway.reply()[:2] == (2, [200])
-            gateway.send(2, "go")
+            gateway.run(2, "go")
         assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (2, [200])]
-
-
-def test_an_exit_of_one_batch_ends_no_other() -> None:
-    """It fails like any exception of a handler."""
-    with serving(upstream()) as gateway:
-        gateway.send(1, "wait")
-        gateway.send(2, "exit")
-        assert gateway.reply()[:2] == (2, [500])
-        gateway.send(3, "go")
-        assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]
 
 
 def test_a_handler_may_go_on_after_an_exception_that_fails_another() -> None:
     service = upstream()
     with serving(service) as gateway:
-        gateway.send(1, "survive")
+        gateway.run(1, "survive")
         assert service.started.acquire(timeout=HANG_S)
-        gateway.send(2, "fail as others")
+        gateway.run(2, "fail as others")
         assert gateway.reply()[:2] == (2, [500])
-        gateway.send(3, "go")
+        gateway.run(3, "go")
         assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]
 
 
@@ -206,37 +177,37 @@ def test_a_batch_past_its_timeout_is_cancelled_alone() -> None:
     """At once; its requests get 504, and nothing is learned from it."""
     service = upstream()
     with serving(service) as gateway:
-        gateway.send(1, "wait")
-        gateway.send(2, "wait", "also", timeout_s=0.01)
+        gateway.run(1, "wait")
+        gateway.run(2, "wait", "also", timeout_s=0.01)
         number, statuses, results = gateway.reply()
         assert (number, statuses) == (2, [504, 504])
         assert set(results) == {"the batch ran past the timeout of API 'fetch', 0.01 s"}
-        gateway.send(3, "go")
+        gateway.run(3, "go")
         assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]
 
 
 def test_a_batch_that_everybody_has_left_is_cancelled_alone() -> None:
     service = upstream()
     with serving(service) as gateway:
-        gateway.send(1, "wait")
-        gateway.send(2, "wait")
+        gateway.run(1, "wait")
+        gateway.run(2, "wait")
         for _ in range(2):
             assert service.started.acquire(timeout=HANG_S)
-        gateway.tell(Cancel(2, (0,)))
+        gateway.send((Cancel(2, (0,)), ()))
         assert gateway.reply()[:2] == (2, [499])
         assert service.ended.is_set()
-        gateway.tell(Cancel(2, (0,)))  # it has ended
-        gateway.send(3, "go")
+        gateway.send((Cancel(2, (0,)), ()))  # it has ended
+        gateway.run(3, "go")
         assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (3, [200])]
 
 
 def test_a_thread_runs_one_batch_after_the_other(caplog: pytest.LogCaptureFixture) -> None:
     with serving(upstream()) as gateway:
-        gateway.send(1, "wait")
+        gateway.run(1, "wait")
         for number in range(2, 5):
-            gateway.send(number, "fail")
+            gateway.run(number, "fail")
             assert gateway.reply()[:2] == (number, [500])
-        gateway.send(5, "go")
+        gateway.run(5, "go")
         assert sorted(gateway.reply()[0] for _ in range(2)) == [1, 5]
     assert len({record.threadName for record in caplog.records}) == 1
 
@@ -256,11 +227,11 @@ def test_batches_wait_if_the_system_allows_no_more_threads(
     service = upstream()
     with serving(service) as gateway:
         for number in (1, 2):
-            gateway.send(number, "wait")
+            gateway.run(number, "wait")
             assert service.started.acquire(timeout=HANG_S)
         for number in (3, 4):
-            gateway.send(number, "waits for a thread")
-        gateway.send(5, "x", api="other")
+            gateway.run(number, "waits for a thread")
+        gateway.run(5, "x", api="other")
         assert sorted(gateway.reply()[:2] for _ in range(5)) == [(number, [200]) for number in range(1, 6)]
     [warning] = [record.getMessage() for record in caplog.records]
     assert warning.startswith("the worker runs at most 2 batches at once: can't start new thread; ")
@@ -268,12 +239,12 @@ def test_batches_wait_if_the_system_allows_no_more_threads(
 
 def test_streams_run_at_once() -> None:
     with serving(upstream()) as gateway:
-        gateway.send(1, "a", api="stream")
-        gateway.send(2, "b", api="stream")
-        firsts = [gateway.receive() for _ in range(2)]
+        gateway.run(1, "a", api="stream")
+        gateway.run(2, "b", api="stream")
+        firsts = [gateway.next() for _ in range(2)]
         assert sorted(one.batch for one, _ in firsts if isinstance(one, Piece)) == [1, 2]
-        gateway.send(3, "go")
-        rest = [gateway.receive() for _ in range(5)]
+        gateway.run(3, "go")
+        rest = [gateway.next() for _ in range(5)]
         assert sorted(type(one).__name__ for one, _ in rest) == ["Piece", "Piece", "Reply", "Reply", "Reply"]
 
 
@@ -281,18 +252,18 @@ def test_batches_end_after_the_gateway_has_closed_its_end() -> None:
     """It may still read their replies."""
     service = upstream()
     with serving(service) as gateway:
-        gateway.send(1, "wait")
+        gateway.run(1, "wait")
         assert service.started.acquire(timeout=HANG_S)
-        gateway.send(2, "go")
-        gateway.connection.shutdown(socket.SHUT_WR)
+        gateway.run(2, "go")
+        gateway.finish()
         assert sorted(gateway.reply()[:2] for _ in range(2)) == [(1, [200]), (2, [200])]
 
 
 def test_a_message_that_no_worker_accepts_ends_the_connection() -> None:
     def talk() -> None:
         with serving(upstream()) as gateway:
-            gateway.tell(Pong())
-            assert gateway.connection.recv(1) == b""
+            gateway.send((Pong(), ()))
+            assert gateway.rest() == []
 
     with pytest.raises(FrameError, match="a worker accepts only batches"):
         talk()
@@ -303,10 +274,10 @@ def test_replies_to_a_gateway_that_is_gone_end_the_connection() -> None:
 
     def talk() -> None:
         with serving(service) as gateway:
-            gateway.send(1, "wait")
+            gateway.run(1, "wait")
             assert service.started.acquire(timeout=HANG_S)
-            gateway.send(2, "go")
-            gateway.connection.close()
+            gateway.run(2, "go")
+            gateway.close()
 
     with pytest.raises(OSError, match=r"Broken pipe|reset"):
         talk()
@@ -315,8 +286,8 @@ def test_replies_to_a_gateway_that_is_gone_end_the_connection() -> None:
 def test_a_fork_that_a_handler_makes_is_no_second_worker() -> None:
     """It ends where its handler returns."""
     with serving(upstream()) as gateway:
-        gateway.send(1, "fork")
+        gateway.run(1, "fork")
         assert gateway.reply() == (1, [200], [["b1", "fork"]])
-        gateway.send(2, "x")
+        gateway.run(2, "x")
         assert gateway.reply()[:2] == (2, [200])
         assert os.waitpid(-1, 0)[1] == 0

@@ -14,9 +14,9 @@ import pytest
 import trustme
 
 from tests.loops import HANG_S
-from tests.workers.fake_gateway import server_tls
+from tests.workers.fake_gateway import Connection, server_tls
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.frames import Frame, FrameDecoder, FrameError, encode_frame
+from uncork_workers.wire.frames import Frame, FrameError, encode_frame
 from uncork_workers.wire.messages import (
     AnswerHead,
     Batch,
@@ -39,22 +39,16 @@ BATCH = Batch(batch=1, api="a", limit_rows=9, lengths=[1], rows=[1])
 HEAD = AnswerHead(status=200, content_type="text/plain")
 
 
-class Gateway:
+class Gateway(Connection):
     def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
         self.connection = connection
 
-    def send(self, *messages: Message) -> None:
-        bodies = ([b"x"] if isinstance(message, Batch) else [] for message in messages)
-        self.connection.sendall(b"".join(map(encode_frame, messages, bodies)))
-
-    def frames(self, count: int) -> list[Frame]:
-        decoder, frames = FrameDecoder(), list[Frame]()
-        while len(frames) < count:
-            frames += decoder.feed(self.connection.recv(65536))
-        return frames
+    def tell(self, *messages: Message) -> None:
+        self.send(*((message, [b"x"] if isinstance(message, Batch) else []) for message in messages))
 
     def messages(self, count: int) -> list[Message]:
-        return [frame.message for frame in self.frames(count)]
+        return [self.next().message for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +69,6 @@ def ends(
             theirs = client.wrap_socket(theirs, server_hostname="127.0.0.1")
             ours = accepting.result()
     with ours, theirs:
-        ours.settimeout(HANG_S)
         yield GatewayConnection(theirs), Gateway(ours)
 
 
@@ -108,17 +101,17 @@ def test_pieces_are_frames(ends: tuple[GatewayConnection, Gateway]) -> None:
     link.send_piece(1, HEAD, b"ab")
     link.send_piece(1, None, b"")
 
-    assert gateway.frames(2) == [Frame(Piece(1, HEAD), b"ab"), Frame(Piece(1), b"")]
+    assert [gateway.next() for _ in range(2)] == [Frame(Piece(1, HEAD), b"ab"), Frame(Piece(1), b"")]
 
 
 def test_a_cancel_may_come_with_its_batch_or_in_pieces(ends: tuple[GatewayConnection, Gateway]) -> None:
     link, gateway = ends
     batches = link.batches()
-    gateway.send(BATCH, Cancel(1, (0,)))
+    gateway.tell(BATCH, Cancel(1, (0,)))
     assert next(batches) == (BATCH, [b"x"])
     assert has_left(link, 1)
     again = Batch(batch=2, api="a", limit_rows=9, lengths=[1], rows=[1])
-    gateway.send(again)
+    gateway.tell(again)
     assert next(batches) == (again, [b"x"])
     cancel = encode_frame(Cancel(2, (0,)))
     gateway.connection.sendall(cancel[:9])
@@ -130,9 +123,9 @@ def test_a_cancel_may_come_with_its_batch_or_in_pieces(ends: tuple[GatewayConnec
 def test_a_late_cancel_is_passed_over(ends: tuple[GatewayConnection, Gateway]) -> None:
     link, gateway = ends
     batches = link.batches()
-    gateway.send(Cancel(9, (0,)), BATCH, Cancel(1, (0,)))
+    gateway.tell(Cancel(9, (0,)), BATCH, Cancel(1, (0,)))
     assert next(batches) == (BATCH, [b"x"])
-    gateway.send(BATCH)
+    gateway.tell(BATCH)
     gateway.connection.shutdown(socket.SHUT_WR)
 
     assert list(batches) == [(BATCH, [b"x"])]
@@ -142,7 +135,7 @@ def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[GatewayConnection, G
     """A lost connection cancels the stream and ends the batches, and does not raise in the handler."""
     link, gateway = ends
     batches = link.batches()
-    gateway.send(BATCH)
+    gateway.tell(BATCH)
     next(batches)
     gateway.connection.close()
     link.send_piece(1, HEAD, b"a")
@@ -157,11 +150,11 @@ def test_output_of_the_gateway_that_awaits_no_answer_may_be_more_than_is_looked_
     """A worker that streams reads in small parts; none gets lost, also inside TLS."""
     link, gateway = ends
     batches = link.batches()
-    gateway.send(BATCH)
+    gateway.tell(BATCH)
     next(batches)
-    gateway.send(*[Ping()] * 2000)
+    gateway.tell(*[Ping()] * 2000)
     assert not has_left(link, 1)
-    gateway.send(BATCH)
+    gateway.tell(BATCH)
     reading = thread.submit(gateway.messages, 2000)
 
     assert next(batches) == (BATCH, [b"x"])
@@ -175,12 +168,12 @@ def test_a_worker_that_waits_leaves_at_once(
     link, gateway = ends
 
     def talk() -> list[Message]:
-        gateway.send(Ping())
+        gateway.tell(Ping())
         said = gateway.messages(1)
         signal_main_thread()
         said += gateway.messages(1)
         signal_main_thread()
-        gateway.send(Ping())
+        gateway.tell(Ping())
         said += gateway.messages(1)
         gateway.connection.shutdown(socket.SHUT_WR)
         return said
@@ -194,7 +187,7 @@ def test_a_worker_in_a_batch_leaves_after_its_reply(
     ends: tuple[GatewayConnection, Gateway], thread: ThreadPoolExecutor, leaves_on_signal: None
 ) -> None:
     link, gateway = ends
-    gateway.send(BATCH)
+    gateway.tell(BATCH)
     batches = batches_until_the_end(link)
     next(batches)
     for _ in range(2):
@@ -216,7 +209,7 @@ def test_a_worker_that_has_left_still_runs_a_batch_that_was_under_way(
     ends: tuple[GatewayConnection, Gateway],
 ) -> None:
     link, gateway = ends
-    gateway.send(BATCH)
+    gateway.tell(BATCH)
     link.leave()
     batches = link.batches()
 
@@ -244,10 +237,10 @@ def test_large_batches_and_replies_go_through_a_file() -> None:
     with ours, contextlib.closing(link):
         batches = link.batches()
         gateway = Gateway(ours)
-        gateway.send(BATCH)
+        gateway.tell(BATCH)
         assert next(batches) == (BATCH, [b"x"])
         link.reply(reply, [b"small"])
-        assert gateway.frames(1) == [Frame(reply, b"small")]
+        assert gateway.next() == Frame(reply, b"small")
         send_with_file(ours.fileno(), encode_frame(TakeFile()), file)
         for letters in (b"ab", b"cd"):
             bodies = [letters[:1] * sizes[0], letters[1:] * sizes[1]]
@@ -255,12 +248,12 @@ def test_large_batches_and_replies_go_through_a_file() -> None:
             ours.sendall(encode_frame(large))
             assert next(batches) == (large, bodies)
             link.reply(reply, [letters * 90_000])
-            assert gateway.frames(1) == [Frame(msgspec.structs.replace(reply, in_file=True), b"")]
+            assert gateway.next() == Frame(msgspec.structs.replace(reply, in_file=True), b"")
             assert file.read([180_000], 1) == [letters * 90_000]
-            gateway.send(BATCH)
+            gateway.tell(BATCH)
             assert next(batches) == (BATCH, [b"x"])
             link.reply(reply, [b"small"])
-            assert gateway.frames(1) == [Frame(reply, b"small")]
+            assert gateway.next() == Frame(reply, b"small")
     file.close()
 
 
@@ -284,7 +277,7 @@ def test_threads_share_a_connection(
     reading: Future[tuple[Batch, list[bytes]]] = thread.submit(next, batches)
     link.send(Pong())
     assert gateway.messages(1) == [Pong()]
-    gateway.send(BATCH)
+    gateway.tell(BATCH)
     assert reading.result(HANG_S) == (BATCH, [b"x"])
 
     reading = thread.submit(next, batches)
@@ -292,7 +285,7 @@ def test_threads_share_a_connection(
     link.leave()
     assert not has_left(link, 1)
     behind = msgspec.structs.replace(BATCH, batch=2)
-    gateway.send(Cancel(1, (0,)), behind)
+    gateway.tell(Cancel(1, (0,)), behind)
     assert reading.result(HANG_S) == (behind, [b"x"])
     assert has_left(link, 1)
     link.reply(Reply(1, True, 0.1, [200], [1], []), [b"y"])
@@ -323,13 +316,13 @@ def test_the_reply_to_a_batch_goes_to_its_half_though_another_batch_has_been_rea
     file, size = SharedFile.create(), 180_000
     with ours, contextlib.closing(GatewayConnection(theirs)) as link:
         send_with_file(ours.fileno(), encode_frame(TakeFile()), file)
-        Gateway(ours).send(BATCH, BATCH)
+        Gateway(ours).tell(BATCH, BATCH)
         batches = link.batches()
         assert [next(batches), next(batches)] == [(BATCH, [b"x"])] * 2
         for letter in (b"a", b"b"):
             link.reply(Reply(1, True, 0.1, [200], [size], []), [letter * size])
 
-        assert [frame.message.in_file for frame in Gateway(ours).frames(2)] == [True, True]  # type: ignore[union-attr]
+        assert [message.in_file for message in Gateway(ours).messages(2)] == [True, True]  # type: ignore[union-attr]
         assert [file.read([size], half) for half in (0, 1)] == [[b"a" * size], [b"b" * size]]
     file.close()
 
@@ -350,7 +343,7 @@ def test_a_reading_of_gpus_follows_what_is_sent_anyway(ends: tuple[GatewayConnec
     link.send_piece(3, None, b"x")
     another = Gpus(dict(READING.gpus))
     link.gpus = lambda: another
-    gateway.send(Ping(), BATCH)
+    gateway.tell(Ping(), BATCH)
     next(link.batches())
 
     assert [type(one) for one in gateway.messages(9)] == [
@@ -374,7 +367,7 @@ def test_a_reading_for_a_gateway_that_has_gone_is_no_error(
         send(message, bodies)
 
     monkeypatch.setattr(link, "send", closed_after_reply)
-    gateway.send(BATCH, Goodbye("enough"))
+    gateway.tell(BATCH, Goodbye("enough"))
     batches = link.batches()
     next(batches)
     link.reply(Reply(1, True, 0.5, [200], [1], []), [b"x"])

@@ -1,8 +1,9 @@
-"""Settings that a process makes through the C library: reuse of freed memory, and the end of its parent."""
+"""Settings that a process makes through the C library: of its memory, and the end of its parent."""
 
 import ctypes
 import json
 import os
+import resource
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -96,3 +97,36 @@ def test_a_process_whose_parent_has_ended_already_goes_at_once(platform: str) ->
     command = [sys.executable, "-c", CHILD, "1", platform]
     done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=HANG_S)
     assert done.stdout == ""
+
+
+MIB = 2**20
+
+
+def limited(code: str) -> str:
+    """Run code in a process that has limited its data to 600 MiB; return what it prints."""
+    first = "import resource; from uncork_workers.process.libc import limit_data"
+    code = f"{first}; limit_data({600 * MIB})\n{code}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def test_allocations_beyond_the_limit_of_data_raise() -> None:
+    """The process lives."""
+    code = f"""
+small = bytearray({100 * MIB})
+try:
+    large = bytearray({700 * MIB})
+except MemoryError:
+    print("raised", len(small) // {MIB})
+"""
+    assert limited(code) == "raised 100"
+
+
+def test_the_limit_of_data_is_not_raised_above_one_that_is_set() -> None:
+    """The hard limit stays as it is."""
+    code = "print(resource.getrlimit(resource.RLIMIT_DATA))"
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+
+    assert limited(code) == str((600 * MIB, most))
+    lower = f"resource.setrlimit(resource.RLIMIT_DATA, ({500 * MIB}, {500 * MIB})); limit_data({600 * MIB})"
+    assert limited(f"{lower}; {code}") == str((500 * MIB, 500 * MIB))

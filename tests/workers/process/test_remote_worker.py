@@ -418,8 +418,9 @@ def test_a_worker_whose_connections_end_at_once_dials_less_and_less(gateway: Fak
 
 
 def test_the_ready_file_exists_while_a_gateway_may_send_batches(gateway: FakeTcpGateway) -> None:
-    """Neither before the setup, nor between two gateways, nor at the end."""
+    """Neither before the setup, where a killed process may have left it, nor between gateways, nor after."""
     path = Path("ready")
+    path.touch()
     seen = []
 
     def talk() -> None:

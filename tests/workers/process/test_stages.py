@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.loops import HANG_S
+from tests.workers.fake_gateway import Connection
 from tests.workers.run_batch import batch_of
 from uncork_workers.definition.adapters import Json, Text
 from uncork_workers.definition.outputs.responses import Rejected
@@ -22,7 +23,7 @@ from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.stages import Overlap, OverlappingStages
-from uncork_workers.wire.frames import FrameDecoder, FrameError, encode_frame, split_payload
+from uncork_workers.wire.frames import FrameError, encode_frame, split_payload
 from uncork_workers.wire.messages import Batch, Reply
 
 
@@ -87,13 +88,9 @@ def calls_of(batches: Sequence[Sequence[Any]], api: str = "predict", **fields: A
     calls = []
     for number, rows in enumerate(batches, start=1):
         bodies = [json.dumps(row).encode() for row in rows]
-        batch = batch_of(api, *bodies, **{"id": f"b{number}", **fields})
-        calls.append((Batch(**{**_fields(batch), "batch": number}), bodies))
+        batch = batch_of(api, *bodies, number=number, id=f"b{number}", **fields)
+        calls.append((batch, bodies))
     return calls
-
-
-def _fields(batch: Batch) -> dict[str, Any]:
-    return {name: getattr(batch, name) for name in batch.__struct_fields__}
 
 
 @pytest.fixture
@@ -109,18 +106,17 @@ def served(
 ) -> list[tuple[Reply, list[bytes]]]:
     """Return the replies of a worker that has up to two batches at a time."""
     ours, theirs = socket.socketpair()
-    ours.settimeout(HANG_S)
 
     def talk() -> list[tuple[Reply, list[bytes]]]:
-        decoder, replies, sent = FrameDecoder(), list[tuple[Reply, list[bytes]]](), 0
+        worker, replies, sent = Connection(ours), list[tuple[Reply, list[bytes]]](), 0
         with ours:
             while len(replies) < len(calls):
                 while sent < min(len(calls), len(replies) + most_ahead):
-                    ours.sendall(encode_frame(*calls[sent]))
+                    worker.send(calls[sent])
                     sent += 1
-                for message, payload in decoder.feed(ours.recv(65536)):
-                    assert isinstance(message, Reply)
-                    replies.append((message, split_payload(payload, message.lengths)))
+                message, payload = worker.next()
+                assert isinstance(message, Reply)
+                replies.append((message, split_payload(payload, message.lengths)))
         return replies
 
     with ThreadPoolExecutor(1) as pool, closing(GatewayConnection(theirs)) as gateway:

@@ -208,17 +208,24 @@ def test_a_service_that_cannot_be_imported_is_told_with_its_traceback(place: Pat
 
 
 @pytest.mark.parametrize(
-    ("method", "error"),
+    ("method", "fails", "message", "ends"),
     [
-        ("setup", "OSError"),
-        ("setup", "SystemExit"),
-        ("setup", "KeyboardInterrupt"),
-        ("__init__", "GeneratorExit"),
+        ("setup", "raise OSError('no model')", "OSError: no model", "no model"),
+        ("setup", "raise SystemExit('no model')", "SystemExit: no model", "no model"),
+        ("__init__", "raise KeyboardInterrupt", "KeyboardInterrupt: ", "KeyboardInterrupt"),
+        (
+            "setup",
+            "self.mark = self.mrk",
+            "AttributeError: 'Late' object has no attribute 'mrk'",
+            "hint: setup() does not set self.mrk; self has no attributes",
+        ),
     ],
 )
-def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str, error: str) -> None:
+def test_a_setup_that_fails_is_told_with_its_traceback_and_a_hint(
+    place: Path, method: str, fails: str, message: str, ends: str
+) -> None:
     """After Hello; the constructor counts as setup."""
-    code = f"class Late(Shout):\n    def {method}(self):\n        raise {error}('no model')"
+    code = f"class Late(Shout):\n    def {method}(self):\n        {fails}"
     (place / "late.py").write_text(f"{SERVICE}\n{code}")
 
     exit_code, said = serve(place, "late.py:Late")
@@ -226,19 +233,10 @@ def test_a_setup_that_fails_is_told_with_its_traceback(place: Path, method: str,
     hello, (failed, _) = said
     assert isinstance(hello.message, Hello)
     assert isinstance(failed, Failed)
-    assert (failed.index, failed.stage, failed.message) == (4, "setup", f"{error}: no model")
-    assert f"raise {error}('no model')" in failed.traceback
+    assert (failed.index, failed.stage, failed.message) == (4, "setup", message)
+    assert fails in failed.traceback
+    assert failed.traceback.endswith(f"{ends}\n")
     assert exit_code == EXIT_SETUP == 1
-
-
-def test_a_setup_that_fails_comes_with_a_hint(place: Path) -> None:
-    code = "class Late(Shout):\n    def setup(self):\n        self.mark = self.mrk"
-    (place / "late.py").write_text(f"{SERVICE}\n{code}")
-
-    _, (_, (failed, _)) = serve(place, "late.py:Late")
-
-    assert isinstance(failed, Failed)
-    assert failed.traceback.endswith("\nhint: setup() does not set self.mrk; self has no attributes\n")
 
 
 @pytest.mark.parametrize("error", ["OSError", "SystemExit"])

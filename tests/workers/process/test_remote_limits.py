@@ -1,30 +1,27 @@
-"""The file that says that a worker is ready."""
+"""The limit of a worker's memory, and the file that says that it is ready."""
 
 from pathlib import Path
 
 import pytest
 
-from uncork_workers.process.remote_worker import ReadyFile
+from uncork_workers.process.remote_worker import MemoryLimit, ReadyFile
+
+MIB = 2**20
 
 
-def test_the_file_exists_between_create_and_remove(tmp_path: Path) -> None:
-    path = tmp_path / "ready"
-    ready = ReadyFile(path)
-    seen = [path.exists()]
-    for act in (ready.create, ready.create, ready.remove, ready.remove, ready.create):
-        act()
-        seen.append(path.exists())
+def test_more_than_the_limit_is_too_much_for_later_gateways_too() -> None:
+    """Only before its first batch a worker may drop the limit: batches may have taken the memory."""
+    used = [9 * MIB, 10 * MIB, 12 * MIB]
+    memory = MemoryLimit(10 * MIB, used_bytes=lambda: used.pop(0))
+    for _ in range(2):
+        memory.check_before_batches()
 
-    assert seen == [False, True, True, False, False, True]
+    assert [memory.excess() for _ in range(2)] == ["", "uses 12 MiB, more than the limit of 10 MiB,"]
 
 
-def test_a_file_that_was_left_is_removed(tmp_path: Path) -> None:
-    """As by a process that was killed."""
-    path = tmp_path / "ready"
-    path.touch()
-    ReadyFile(path)
-
-    assert not path.exists()
+def test_the_memory_is_that_of_this_process() -> None:
+    assert MemoryLimit(1).excess() != ""
+    assert MemoryLimit(2**50).excess() == ""
 
 
 @pytest.mark.parametrize(
