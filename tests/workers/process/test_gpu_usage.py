@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,40 +168,6 @@ def test_a_reading_of_many_gpus_fits_into_a_message(tell: Tell) -> None:
 # The thread
 
 
-class Pauses:
-    """Ends each pause of the reading thread on request; the thread ends with the test."""
-
-    def __init__(self) -> None:
-        self._goes_on = threading.Semaphore(0)
-        self._pauses = threading.Semaphore(0)
-        self._is_over = False
-
-    def __call__(self, seconds: float) -> None:
-        self._pauses.release()
-        assert self._goes_on.acquire(timeout=HANG_S)
-        if self._is_over:
-            raise RuntimeError("the test is over")
-
-    def wait(self) -> None:
-        """Wait until the thread pauses."""
-        assert self._pauses.acquire(timeout=HANG_S)
-
-    def go_on(self) -> None:
-        self._goes_on.release()
-
-    def end(self) -> None:
-        self._is_over = True
-        self.go_on()
-
-
-@pytest.fixture
-def pauses() -> Iterator[Pauses]:
-    made = Pauses()
-    yield made
-    made.end()
-    wait_for_threads()
-
-
 def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "uncork gpus"]
 
@@ -216,28 +182,40 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     return [(record.levelno, record.getMessage()) for record in caplog.records]
 
 
-def test_each_reading_is_a_new_one(tell: Tell, pauses: Pauses) -> None:
+def started() -> GpuUsage:
+    """Return readings whose thread has ended."""
+    usage = GpuUsage()
+    usage.start()
+    wait_for_threads()
+    return usage
+
+
+def test_each_reading_is_a_new_one(tell: Tell) -> None:
     """Starting again changes nothing."""
     tell(gpu(percent=10))
-    usage = GpuUsage(pauses)
+    seen: list[Gpus | None] = []
+
+    def pause(seconds: float) -> None:
+        seen.append(usage.latest)
+        if len(seen) == 2:
+            tell(gpu(percent=20))
+        elif len(seen) == 3:
+            raise RuntimeError("the test is over")
+
+    usage = GpuUsage(pause)
     before = usage.latest
-    assert before is None
     usage.start()
     usage.start()
-    pauses.wait()
-    assert usage.latest == Gpus({"0": Gpu(utilization=0.1)})
-    assert len(threads()) == 1
+    wait_for_threads()
 
-    first = usage.latest
-    pauses.go_on()
-    pauses.wait()
-    assert usage.latest == first
-    assert usage.latest is not first
-
-    tell(gpu(percent=20))
-    pauses.go_on()
-    pauses.wait()
-    assert usage.latest == Gpus({"0": Gpu(utilization=0.2)})
+    first, again, other = seen
+    assert (before, first, other) == (
+        None,
+        Gpus({"0": Gpu(utilization=0.1)}),
+        Gpus({"0": Gpu(utilization=0.2)}),
+    )
+    assert again == first
+    assert again is not first
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])
@@ -246,40 +224,34 @@ def test_a_worker_without_gpus_reads_nothing(
 ) -> None:
     tell(gpu(percent=10))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    usage = GpuUsage()
-    usage.start()
-    wait_for_threads()
 
-    assert (usage.latest, messages(caplog)) == (None, [])
+    assert (started().latest, messages(caplog)) == (None, [])
 
 
-@pytest.mark.parametrize("error", ["NVMLError_LibraryNotFound", "NVMLError_DriverNotLoaded"])
-def test_without_a_driver_nothing_is_said(tell: Tell, caplog: pytest.LogCaptureFixture, error: str) -> None:
-    """Many machines have the package and no GPU."""
-    caplog.set_level(logging.DEBUG)
-    tell(nvmlInit=error)
-    usage = GpuUsage()
-    usage.start()
-    wait_for_threads()
-
-    assert usage.latest is None
-    assert messages(caplog) == [(logging.DEBUG, "metrics of GPUs are off: nvmlInit")]
+_OFF = "metrics of GPUs are off"
 
 
-@pytest.mark.parametrize("error", ["NVMLError", "OSError", "RuntimeError"])
-@pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetCount"])
+@pytest.mark.parametrize(
+    ("function", "error", "said"),
+    [
+        # Many machines have the package and no GPU.
+        ("nvmlInit", "NVMLError_LibraryNotFound", (logging.DEBUG, f"{_OFF}: nvmlInit")),
+        ("nvmlInit", "NVMLError_DriverNotLoaded", (logging.DEBUG, f"{_OFF}: nvmlInit")),
+        *(
+            (function, error, (logging.WARNING, f"{_OFF} until this worker restarts: {error}: {function}"))
+            for function in ("nvmlInit", "nvmlDeviceGetCount")
+            for error in ("NVMLError", "OSError", "RuntimeError")
+        ),
+    ],
+)
 def test_an_error_is_said_once(
-    tell: Tell, caplog: pytest.LogCaptureFixture, function: str, error: str
+    tell: Tell, caplog: pytest.LogCaptureFixture, function: str, error: str, said: tuple[int, str]
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     tell(gpu(percent=10), **{function: error})
-    usage = GpuUsage()
-    usage.start()
-    wait_for_threads()
 
-    assert usage.latest is None
-    assert messages(caplog) == [
-        (logging.WARNING, f"metrics of GPUs are off until this worker restarts: {error}: {function}")
-    ]
+    assert started().latest is None
+    assert messages(caplog) == [said]
 
 
 def test_without_the_package_no_thread_is_started(
@@ -297,8 +269,7 @@ def test_something_else_in_the_place_of_the_package_is_said(
 ) -> None:
     """It may fail when it is imported, or have other functions."""
     monkeypatch.setitem(sys.modules, "pynvml", object())
-    GpuUsage().start()
-    wait_for_threads()
+    started()
     (tmp_path / "pynvml.py").write_text("import os\nraise OSError('no')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "pynvml")
