@@ -75,7 +75,6 @@ class Crowd:
         self.exits: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
         self.ends: asyncio.Queue[WorkerExit] = asyncio.Queue()
         """The same exits with all details."""
-        self.exit_times: list[float] = []
         self.socket_path = str(folder / "s")
         self.standby_path = str(folder / "s2")
         self.refusal: str | None = None
@@ -100,7 +99,6 @@ class Crowd:
         self._open: set[asyncio.StreamWriter] = set()
 
     def exited(self, end: WorkerExit) -> None:
-        self.exit_times.append(asyncio.get_running_loop().time())
         self.exits.put_nowait((end.index, end.how))
         self.ends.put_nowait(end)
 

@@ -28,27 +28,20 @@ def test_a_change_is_seen_once(tmp_path: Path) -> None:
     assert (watch.changed_files(), watch.changed_files()) == ([one, two], [])
 
 
-def test_a_file_that_is_gone_counts_when_it_is_back(tmp_path: Path) -> None:
-    file = tmp_path / "one.py"
-    file.write_text("old")
-    watch = FileWatcher({str(file)})
-    file.unlink()
-    assert watch.changed_files() == []
-
-    file.write_text("changed")
-    assert watch.changed_files() == [str(file)]
-
-
-def test_files_may_be_added(tmp_path: Path) -> None:
-    file = tmp_path / "one.py"
-    file.write_text("old")
-    files: set[str] = set()
+def test_files_may_go_and_come(tmp_path: Path) -> None:
+    """One that is gone counts when it is back, and one that is added when it changes."""
+    gone, added = tmp_path / "gone.py", tmp_path / "added.py"
+    gone.write_text("old")
+    added.write_text("old")
+    files = {str(gone)}
     watch = FileWatcher(files)
-    files.add(str(file))
+    gone.unlink()
+    files.add(str(added))
     assert watch.changed_files() == []
 
-    file.write_text("changed")
-    assert watch.changed_files() == [str(file)]
+    gone.write_text("changed")
+    added.write_text("changed")
+    assert sorted(watch.changed_files()) == [str(added), str(gone)]
 
 
 def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from uncork_workers.supervision.gpus import GpusHere, gpus_here, missing_gpus, read_gpus
 
@@ -56,16 +54,6 @@ def test_other_gpus_are_refused(
 
     with pytest.raises(ValueError, match=says):
         read_gpus(text)
-
-
-@given(st.text())
-def test_any_text_is_gpus_or_an_error(text: str) -> None:
-    try:
-        gpus = read_gpus(text[:3])
-    except ValueError:
-        return
-    assert gpus
-    assert all(name and "," not in name for name in gpus)
 
 
 def set_visible(monkeypatch: pytest.MonkeyPatch, visible: str | None) -> None:
@@ -143,8 +131,8 @@ def test_a_sign_of_a_gpu_leaves_it_open(
     assert machine.gpus() == GpusHere(None, f"{sign} exists, but nvidia-smi lists no GPUs")
 
 
-def test_other_signs_that_leave_it_open(machine: Machine) -> None:
-    """AMD's GPUs are unknown to nvidia-smi, which may be installed too."""
+def test_other_signs_that_leave_it_open(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AMD's GPUs are unknown to nvidia-smi, which may be installed too; and so are other systems."""
     machine.has_library = True
     assert machine.gpus().total is None
 
@@ -152,11 +140,8 @@ def test_other_signs_that_leave_it_open(machine: Machine) -> None:
     machine.file("dev/kfd")
     assert machine.gpus() == GpusHere(None, "/dev/kfd exists, but Uncork cannot count AMD GPUs")
 
-
-def test_other_systems_leave_it_open(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
-
-    assert machine.gpus().total is None
+    assert machine.gpus() == GpusHere(None, "not known on darwin")
 
 
 @pytest.mark.parametrize(

@@ -86,22 +86,6 @@ async def test_a_killed_worker_is_started_again(tmp_path: Path) -> None:
         assert all_of_them.exits.empty()
 
 
-@pytest.mark.slow
-async def test_only_deaths_before_a_first_batch_count(tmp_path: Path) -> None:
-    async with crowd(tmp_path, workers=1) as on:
-        for batches in (0, 0, 2, 0):
-            [worker] = (await on.workers(1)).values()
-            for _ in range(batches):
-                on.supervisor.finished_batch(worker.launch)
-            on.supervisor.kill(worker.launch)
-        ends = [await on.ends.get() for _ in range(3)]
-        await goes(worker)
-        ends.append(await on.ends.get())
-
-        assert [end.failures for end in ends] == [1, 2, 0, 1]
-        assert [end.retry_s > 0 for end in ends] == [True, True, False, True]
-
-
 async def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> None:
     """It is started again, as its file may appear later."""
     async with crowd(tmp_path, workers=1, target=f"{tmp_path}/later.py:Echo") as all_of_them:
@@ -116,24 +100,6 @@ async def test_a_worker_that_exits_is_reported_with_its_code(tmp_path: Path) -> 
         while (exited := await all_of_them.exits.get()) == (0, "exited with code 2"):
             pass
         assert exited == (0, "exited with code 0")
-
-
-async def test_a_worker_that_dies_young_is_started_later_each_time(tmp_path: Path) -> None:
-    """After about 0.1 s, 0.2 s and 0.4 s. Here it cannot even be started."""
-    async with crowd(tmp_path, workers=1, target="x" * 200_000) as all_of_them:
-        ends = [await all_of_them.ends.get() for _ in range(4)]
-        waits = [later - earlier for earlier, later in itertools.pairwise(all_of_them.exit_times[:4])]
-
-        assert {end.index for end in ends} == {0}
-        assert all(end.how.startswith("could not be started (") for end in ends)
-        assert "Argument list too long" in ends[0].how
-        delays = [end.retry_s for end in ends[:3]]
-        assert all(
-            0.75 * mean <= delay <= 1.25 * mean for delay, mean in zip(delays, (0.1, 0.2, 0.4), strict=True)
-        )
-        # A timer may fire early by the resolution of the loop's clock.
-        assert all(wait >= delay - 0.001 for wait, delay in zip(waits, delays, strict=True))
-        assert all_of_them.supervisor.restarts == 3
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
