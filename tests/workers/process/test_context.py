@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -114,7 +114,7 @@ class Recording(Service):
         assert [*now.headers] == ["x-tenant", "x-request-id"]
         assert now.headers["x-request-id"] == tuple(ids)
         tenants, parameters, classes = now.headers["x-tenant"], map(dict, now.parameters), now.classes or ()
-        costs = now.costs or [None] * len(items)
+        costs: Sequence[float | None] = now.costs or [None] * len(items)
         self.groups.append(now.group)
         columns = items, now.request_of_row, ids, tenants, parameters, classes, costs
         self.calls.append([Row(*row) for row in zip(*columns, strict=True)])
@@ -171,7 +171,7 @@ def test_a_handler_knows_what_belongs_to_its_rows(
     bodies: list[bytes], fields: dict[str, Any], calls: list[list[int]], costs: list[float] | None
 ) -> None:
     """Also in calls with a part of the batch, and for copies that fill it."""
-    rows = [row._replace(cost=cost) for row, cost in zip(OF_ROWS, costs or [None] * 4, strict=True)]
+    rows = [row._replace(cost=cost) for row, cost in zip(OF_ROWS, costs or (None,) * 4, strict=True)]
 
     service = recorded(*bodies, **REQUESTS, **fields, costs=costs)
 
