@@ -109,20 +109,3 @@ def test_the_configuration_cannot_contradict_coalesce() -> None:
     service = ServiceDescription(name="S", apis=[described(coalesce=True)])
     with pytest.raises(DefinitionError, match="idempotent=False each runs by itself"):
         apply_overrides(service, for_all_apis({"idempotent": False}))
-
-
-def test_a_service_has_stages_or_concurrency() -> None:
-    class Both(Service):
-        def prepare(self, rows: list[Any]) -> list[Any]:
-            return rows
-
-        @api(input=Json(), prepare=prepare)
-        def model(self, rows: list[Any]) -> list[Any]:
-            return rows
-
-        fetch = api(input=Json(), concurrency=2)(fetch)
-
-    with pytest.raises(
-        DefinitionError, match="'fetch' has concurrency and API 'model' has prepare or finish"
-    ):
-        describe_service(Both)

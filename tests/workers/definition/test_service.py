@@ -312,31 +312,48 @@ def test_apis_are_found_in_the_order_of_their_definition(service: type[Service],
     assert [described.route for described in describe_service(service).apis] == routes
 
 
-def test_a_service_without_api_is_refused() -> None:
-    class Nothing(Service):
-        def predict(self, rows: Any) -> Any: ...
+def method(name: str) -> Any:
+    """Return a new method, as @api marks each that it decorates."""
 
-    with pytest.raises(DefinitionError, match=r"service Nothing has no API; decorate .* with @api"):
-        find_apis(Nothing)
+    def plain(self: Service, rows: Any) -> Any:
+        return rows
 
-
-def test_two_apis_cannot_have_one_route() -> None:
-    class Twice(Service):
-        @api(input=Json())
-        def one(self, items: Any) -> Any: ...
-
-        @api(input=Json(), route="/one")
-        def two(self, items: Any) -> Any: ...
-
-    with pytest.raises(DefinitionError, match="APIs 'one' and 'two' have the same route '/one'"):
-        find_apis(Twice)
+    plain.__name__ = name
+    return plain
 
 
-def test_an_api_under_another_name_than_its_function_is_refused() -> None:
-    """The description would have one name, the service another."""
+async def fetch(self: Service, rows: Any) -> Any:
+    return rows
 
-    class Renamed(Service):
-        classify = api(input=Json())(lambda self, items: items)
 
-    with pytest.raises(DefinitionError, match="classify"):
-        find_apis(Renamed)
+JSON = api(input=Json())
+STAGE, API = method("predict"), JSON(method("predict"))
+PREPARED = api(input=Json(), prepare=STAGE)(method("also"))
+_STAGE = "must be a method of Odd that is no API, got "
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({"predict": STAGE}, r"service Odd has no API; decorate .* with @api"),
+        # The description would have one name, the service another.
+        ({"classify": API}, "API 'predict' has another name in the class: 'classify'"),
+        (
+            {"also": api(input=Json(), route="/predict")(method("also")), "predict": API},
+            "APIs 'also' and 'predict' have the same route '/predict'",
+        ),
+        ({"also": PREPARED}, f"API 'also': prepare {_STAGE}"),
+        ({"predict": API, "also": api(input=Json(), finish=API)(method("also"))}, f"finish {_STAGE}"),
+        (
+            {"predict": STAGE, "also": PREPARED, "last": api(input=Json(), finish=STAGE)(method("last"))},
+            "API 'also': predict is prepare here and finish too, in two threads",
+        ),
+        (
+            {"predict": STAGE, "also": PREPARED, "fetch": api(input=Json(), concurrency=2)(fetch)},
+            "API 'fetch' has concurrency and API 'also' has prepare or finish",
+        ),
+    ],
+)
+def test_apis_that_do_not_fit_together_are_refused(members: dict[str, Any], says: str) -> None:
+    with pytest.raises(DefinitionError, match=says):
+        find_apis(type("Odd", (Service,), members))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json
-from uncork_workers.definition.service import Service, api, find_apis
+from uncork_workers.definition.service import Service, api
 from uncork_workers.wire.values import DefinitionError
 
 
@@ -48,49 +48,6 @@ def test_what_is_no_method_of_a_batch_is_refused(argument: str, stage: Any, says
 
 def predict(self: object, rows: Any) -> Any:
     return rows
-
-
-def test_a_function_outside_the_class_is_refused() -> None:
-    class Outside(Service):
-        @api(input=Json(), prepare=plain)
-        def predict(self, rows: Any) -> Any:
-            return rows
-
-    with pytest.raises(
-        DefinitionError, match="prepare must be a method of Outside that is no API, got plain"
-    ):
-        find_apis(Outside)
-
-
-def test_an_api_is_no_stage_of_another() -> None:
-    class Chained(Service):
-        @api(input=Json())
-        def first(self, rows: Any) -> Any:
-            return rows
-
-        @api(input=Json(), finish=first)
-        def second(self, rows: Any) -> Any:
-            return rows
-
-    with pytest.raises(DefinitionError, match="finish must be a method of Chained that is no API"):
-        find_apis(Chained)
-
-
-def test_a_method_is_not_in_both_threads() -> None:
-    class Twice(Service):
-        def clean(self, rows: Any) -> Any:
-            return rows
-
-        @api(input=Json(), prepare=clean)
-        def first(self, rows: Any) -> Any:
-            return rows
-
-        @api(input=Json(), finish=clean)
-        def second(self, rows: Any) -> Any:
-            return rows
-
-    with pytest.raises(DefinitionError, match="API 'first': clean is prepare here and finish too"):
-        find_apis(Twice)
 
 
 class Steps(Service):

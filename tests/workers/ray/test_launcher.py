@@ -4,6 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -196,25 +197,26 @@ async def test_losing_the_cluster_is_logged_once(tmp_path: Path, caplog: pytest.
         ]
 
 
-async def test_a_refused_connection_is_an_error_at_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda helper: helper.die(), r"exited with code 7 while .* \(ray start .* \(last words\)$"),
+        (lambda helper: helper.say("Hello\n"), r"printed b'Hello\\n'"),
+        (lambda helper: helper.send(Refused("no head there")), r"^no head there$"),
+    ],
+    ids=["dies", "babbles", "refuses"],
+)
+async def test_a_helper_that_does_not_connect_is_an_error_at_the_start(
+    tmp_path: Path, act: Callable[[Helper], None], says: str
+) -> None:
     async with stage(tmp_path) as on:
         starting = asyncio.create_task(on.launcher.start())
-        (await on.helper()).send(Refused("no head there"))
-        with pytest.raises(RayUnusable, match=r"^no head there$"):
+        act(await on.helper())
+        with pytest.raises(RayUnusable, match=says):
             await starting
 
 
-async def test_a_helper_that_dies_or_babbles_is_an_error_at_the_start(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        starting = asyncio.create_task(on.launcher.start())
-        (await on.helper()).die()
-        with pytest.raises(RayUnusable, match=r"exited with code 7 while .* \(ray start .* \(last words\)$"):
-            await starting
-    async with stage(tmp_path) as on:
-        starting = asyncio.create_task(on.launcher.start())
-        (await on.helper()).say("Hello\n")
-        with pytest.raises(RayUnusable, match=r"printed b'Hello\\n'"):
-            await starting
+async def test_a_helper_that_cannot_be_started_is_an_error_at_the_start(tmp_path: Path) -> None:
     async with stage(tmp_path, command=(str(tmp_path / "missing"),)) as on:
         with pytest.raises(RayUnusable, match="cannot be started"):
             await on.launcher.start()
