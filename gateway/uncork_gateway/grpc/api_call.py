@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
@@ -49,14 +47,10 @@ class ApiCall(AnsweredCall):
             self._route.cancel(self._submitted)
 
     def _submit(self, route: MessageRoute, payload: Marshalled) -> None:
-        if self._span is not None:
-            self._span.set_attribute("uncork.rows", payload.rows)
-            payload = replace(payload, span=self._span)
         stream, head, fair_by = self._stream, self._head, self._method.fair_by
-        if route.headers:
-            payload = route.with_headers(payload, route.values_of(head.metadata), self.request_id)
-        if route.grouping is not None:
-            payload = route.grouping.complete(payload, route.grouping.of_headers(head.metadata))
+        group = () if route.grouping is None else route.grouping.of_headers(head.metadata)
+        values, request_id = route.values_of(head.metadata), self.request_id
+        payload = route.complete(payload, group=group, values=values, request_id=request_id, span=self._span)
         self._payload, self._rows = payload, payload.rows
         if (classes := route.classes) is not None:
             self._bulk = classes.is_bulk(classes.of_headers(head.metadata), payload.parameters)

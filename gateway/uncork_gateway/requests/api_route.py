@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from msgspec.structs import replace
-
 from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
@@ -89,14 +87,10 @@ class ApiRequest(BufferedRequest[ApiRoute]):
         self._submit(self._route.dialect.read(body, self._head.headers))
 
     def _submit(self, payload: Marshalled) -> None:
-        if self._span is not None:
-            self._span.set_attribute("uncork.rows", payload.rows)
-            payload = replace(payload, span=self._span)
         head, route = self._head, self._route
-        if route.headers:
-            payload = route.with_headers(payload, head.values, self.request_id)
-        if route.grouping is not None:
-            payload = route.grouping.complete(payload, head.group)
+        payload = route.complete(
+            payload, group=head.group, values=head.values, request_id=self.request_id, span=self._span
+        )
         self._payload, self._rows = payload, payload.rows
         if route.classes is not None:
             self._bulk = route.classes.is_bulk(head.bulk, payload.parameters)

@@ -1,7 +1,9 @@
 """An API of the service as the destination of requests, for all protocols."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Sequence
-from typing import NotRequired, TypedDict, Unpack
+from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
 
 from msgspec.structs import replace
 from mypy_extensions import mypyc_attr
@@ -17,6 +19,9 @@ from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
 from uncork_gateway.requests.parts import Client, Submitted, cancel, submit
 from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
+
+if TYPE_CHECKING:
+    from uncork_gateway.telemetry.traces import RequestSpan
 
 
 class Shared(TypedDict):
@@ -64,13 +69,26 @@ class ApiTarget:
         found = combined(headers, self.headers - {REQUEST_ID})
         return tuple([(name.decode(), value.decode("latin-1")) for name, value in found.items()])
 
-    def with_headers(
-        self, payload: Marshalled, values: tuple[tuple[str, str], ...], request_id: bytes
+    def complete(
+        self,
+        payload: Marshalled,
+        *,
+        group: tuple[bytes, ...],
+        values: tuple[tuple[str, str], ...],
+        request_id: bytes,
+        span: RequestSpan | None,
     ) -> Marshalled:
-        """Return a request with the headers that the handler may read."""
-        return replace(
-            payload, headers=values, request_id=request_id.decode() if REQUEST_ID in self.headers else ""
-        )
+        """Return a request with its span, the headers that the handler may read, and its group.
+
+        ``group`` has the texts of the values of ``group_by`` that come from headers.
+        """
+        if span is not None:
+            span.set_attribute("uncork.rows", payload.rows)
+            payload = replace(payload, span=span)
+        if self.headers:
+            own_id = request_id.decode() if REQUEST_ID in self.headers else ""
+            payload = replace(payload, headers=values, request_id=own_id)
+        return payload if self.grouping is None else self.grouping.complete(payload, group)
 
     def submit(
         self,

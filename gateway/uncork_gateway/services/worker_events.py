@@ -169,19 +169,13 @@ class WorkerEvents:
         else:
             self.on_joining_changed()
 
-    def serve(
-        self,
-        service: ServiceDescription,
-        settings: GatewaySettings | None = None,
-        *,
-        same_code: bool = False,
-    ) -> None:
-        """Serve the APIs of a service, by default with the current settings.
+    def serve(self, service: ServiceDescription) -> None:
+        """Serve the APIs of a service, with the current settings.
 
         Raises:
             ValueError: if the service cannot be served; nothing has changed then.
         """
-        self.put_in_force(self._apis.prepare(service, settings or self.settings, same_code=same_code))
+        self.put_in_force(self._apis.prepare(service, self.settings))
 
     def put_in_force(self, prepared: Prepared) -> None:
         """Serve the APIs of a prepared service. This cannot fail."""

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -45,23 +44,24 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     is_first: bool
 
 
-class Source(Protocol):
-    """Provides the status and the batches that the feed sends."""
-
-    def status(self) -> Status: ...
-
-    def batches_after(self, number: int) -> Sequence[FinishedBatch]:
-        """Return the recorded batches with a higher number, in order."""
-
-
 class Feed:
     """Sends events to viewers, as frames of server-sent events, one every second.
 
     A viewer may receive a batch or a point twice, in its first frame and in the next.
+
+    Args:
+        batches_after: returns the recorded batches with a higher number, in order.
     """
 
-    def __init__(self, source: Source, history: History, commands: Commands) -> None:
-        self._source = source
+    def __init__(
+        self,
+        status: Callable[[], Status],
+        batches_after: Callable[[int], Sequence[FinishedBatch]],
+        history: History,
+        commands: Commands,
+    ) -> None:
+        self._status = status
+        self._batches_after = batches_after
         self._history = history
         self._commands = commands
         self._viewers: set[_Viewer] = set()
@@ -115,7 +115,7 @@ class Feed:
             self._ticking = None
 
     def _first(self) -> bytes:
-        batches = self._source.batches_after(-1)
+        batches = self._batches_after(-1)
         if len(self._viewers) == 1:
             self._number = _last(batches, self._number)
         return self._frame(_thinned(batches, _MOST_PAST_BATCHES), is_first=True)
@@ -123,7 +123,7 @@ class Feed:
     def _send(self) -> None:
         """Send an event to all viewers. If that fails, the next event includes its batches."""
         try:
-            batches = self._source.batches_after(self._number)
+            batches = self._batches_after(self._number)
             frame = self._frame(_thinned(batches, _MOST_BATCHES), is_first=False)
         except Exception:
             log.exception("an event for the dashboard could not be made; its viewers get the next")
@@ -138,7 +138,7 @@ class Feed:
                 self._leave(viewer)
 
     def _frame(self, batches: list[FinishedBatch], *, is_first: bool) -> bytes:
-        status = self._source.status()
+        status = self._status()
         event = Event(
             status=status,
             batches=batches,

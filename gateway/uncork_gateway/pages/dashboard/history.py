@@ -51,9 +51,27 @@ class History:
 
     def __init__(self, *, span_s: float = SPAN_S, step_s: float = STEP_S, most_apis: int = MOST_APIS) -> None:
         self._span_s = span_s
+        self._step_s = step_s
         self._size = round(span_s / step_s)
         self._most_apis = most_apis
         self._rings: dict[str, _Ring] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, figures: Callable[[int], Mapping[str, Figures]]) -> None:
+        """Add a point per API every ``step_s`` seconds, until :meth:`stop`.
+
+        ``figures`` returns the measurements of at most a given number of APIs, by id.
+        """
+        self._timer = asyncio.get_running_loop().call_later(self._step_s, self._sample, figures)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _sample(self, figures: Callable[[int], Mapping[str, Figures]]) -> None:
+        self.start(figures)  # first: an error must not end the sampling
+        points = {key: point_of(one) for key, one in figures(self._most_apis).items()}
+        self.add(asyncio.get_running_loop().time(), points)
 
     def add(self, now: float, points: Mapping[str, Point]) -> None:
         """Add the APIs' points at ``now``. Drop the history of any API without a point."""
@@ -91,38 +109,6 @@ class _Ring:
         rows = rows[rows[:, 0] >= now - span_s]
         rows[:, 0] = np.round(now - rows[:, 0], 1)
         return dict(zip(_NAMES, rows.T.tolist(), strict=True))
-
-
-class Sampler:
-    """Adds a point per API to a history every ``step_s`` seconds, from start to stop.
-
-    ``figures`` returns the measurements of at most a given number of APIs, by id.
-    """
-
-    def __init__(
-        self, figures: Callable[[int], Mapping[str, Figures]], history: History, *, step_s: float = STEP_S
-    ) -> None:
-        self._figures = figures
-        self._history = history
-        self._step_s = step_s
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._step_s, self._on_timer)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def sample(self) -> None:
-        """Add a point for each API."""
-        points = {key: point_of(one) for key, one in self._figures(MOST_APIS).items()}
-        self._history.add(asyncio.get_running_loop().time(), points)
-
-    def _on_timer(self) -> None:
-        # First the timer: an error must not end the sampling.
-        self.start()
-        self.sample()
 
 
 def point_of(figures: Figures) -> Point:

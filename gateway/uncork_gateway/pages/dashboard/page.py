@@ -15,7 +15,7 @@ from starlette.types import Message, Send
 from uncork_gateway.auth import WriteError
 from uncork_gateway.pages.assets import THEME, Assets, html_page, not_installed, package_folder
 from uncork_gateway.pages.dashboard.feed import Commands, Feed
-from uncork_gateway.pages.dashboard.history import History, Sampler
+from uncork_gateway.pages.dashboard.history import History
 from uncork_gateway.pages.status.service_status import StatusBuilder
 
 _PATIENCE_S = 10.0
@@ -77,9 +77,9 @@ class Dashboard:
         error: WriteError,
         apart: bool,
     ) -> None:
-        history = History()
-        self._sampler = Sampler(source.figures, history)
-        self._feed = Feed(source, history, commands)
+        self._figures = source.figures
+        self._history = History()
+        self._feed = Feed(source.status, source.batches_after, self._history, commands)
         self._error = error
         self._apart = apart
         ours = {path.name: path for path in _OURS.iterdir() if path.suffix != ".html"}
@@ -91,11 +91,11 @@ class Dashboard:
     def start(self) -> None:
         """Start recording the history, if the page is installed. Call it inside a running event loop."""
         if self._assets is not None:
-            self._sampler.start()
+            self._history.start(self._figures)
 
     def close(self) -> None:
         """Stop recording the history, and send all viewers a last event."""
-        self._sampler.stop()
+        self._history.stop()
         self._feed.close()
 
     def page_routes(self) -> list[Route]:

@@ -60,12 +60,8 @@ class StatusSource(Protocol):
         """Return the state of scaling; None if the number of workers is fixed."""
 
 
-class Described(NamedTuple):
-    """A service in the document's terms: the service, its workers and its APIs."""
-
-    service: document.Service
-    workers: list[document.Worker]
-    apis: list[document.Api]
+Described = tuple[document.Service, list[document.Worker], list[document.Api]]
+"""A service in the document's terms, with its workers and its APIs."""
 
 
 class ServiceStatus:
@@ -125,7 +121,7 @@ class ServiceStatus:
             scaling=None if scaling is None else describe_scaling(*scaling),
             shadow=self._shadow() or None,
         )
-        return Described(service, describe_slots(name, slots, work.running), apis)
+        return service, describe_slots(name, slots, work.running), apis
 
     def figures(self, most: int) -> dict[str, Figures]:
         """Return the measurements of the first ``most`` APIs, by id."""
@@ -272,7 +268,7 @@ class StatusBuilder:
     def status(self) -> document.Status:
         """Return the current document."""
         described = [service.describe(draining=self._front.draining) for service in self._services()]
-        services = [one.service for one in described]
+        services = [service for service, _, _ in described]
         only = services[0] if len(services) == 1 else None
         state = only.state if only else self._state(services)
         return document.Status(
@@ -288,8 +284,8 @@ class StatusBuilder:
             scaling=only.scaling if only else None,
             settings_change=self._front.settings_change,
             services=services,
-            workers=[worker for one in described for worker in one.workers],
-            apis=[api for one in described for api in one.apis],
+            workers=[worker for _, workers, _ in described for worker in workers],
+            apis=[api for _, _, apis in described for api in apis],
         )
 
     def figures(self, most: int) -> dict[str, Figures]:
@@ -321,9 +317,9 @@ def _summary(state: document.State, services: Sequence[document.Service]) -> str
 def _mean_utilization(described: Sequence[Described]) -> float | None:
     """Return the services' mean utilization, weighted by workers; None if unknown for all."""
     known = [
-        (one.service.utilization, len(one.workers))
-        for one in described
-        if one.service.utilization is not None
+        (service.utilization, len(workers))
+        for service, workers, _ in described
+        if service.utilization is not None
     ]
     workers = sum(count for _, count in known)
     return sum(share * count for share, count in known) / workers if workers else None

@@ -78,7 +78,7 @@ def commands(names: Collection[str]) -> dict[str, str]:
 
 
 def feed_of(gateway: Gateway, history: History | None = None) -> Feed:
-    return Feed(gateway, history or History(), commands)
+    return Feed(gateway.status, gateway.batches_after, history or History(), commands)
 
 
 def event(frame: bytes) -> Event:

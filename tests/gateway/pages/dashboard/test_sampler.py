@@ -11,7 +11,7 @@ from tests.gateway.pages.status.staged import figures, recent, stats
 from tests.loops import CheckedLoop
 from uncork_dispatcher.learning.measures import Padding
 from uncork_gateway import Gateway, GatewaySettings
-from uncork_gateway.pages.dashboard.history import History, Sampler, point_of
+from uncork_gateway.pages.dashboard.history import History, point_of
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.service_status import StatusBuilder
 
@@ -34,14 +34,13 @@ class Source:
 
 async def test_an_error_costs_one_point() -> None:
     source, history = Source(), History()
-    sampler = Sampler(source.figures, history)
-    sampler.start()
+    history.start(source.figures)
     source.broken = True
     await asyncio.sleep(3)
     assert "ZeroDivisionError" in CheckedLoop.problems.pop()
     source.broken = False
     await asyncio.sleep(2)
-    sampler.stop()
+    history.stop()
     assert history.columns(asyncio.get_running_loop().time())["predict"]["queued_rows"] == [2.0]
 
 
