@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.services.worker_events import ServiceUnusable, SupervisorActions
-from uncork_workers.definition.hints import AddingHints
+from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.concurrent_batches import ConcurrentBatches
@@ -178,7 +178,7 @@ class _WorkerThread:
         try:
             service = self._service_class()
             service.worker_index = self._hello.index
-            with AddingHints(service):
+            with adding_hints(service):
                 service.setup()
         except BaseException as error:
             self._settle(self._set_up, error)
@@ -189,7 +189,7 @@ class _WorkerThread:
             while (connection := self._connections.get()) is not None:
                 with contextlib.closing(GatewayConnection(connection)) as gateway:
                     self._serve(service, gateway)
-            with AddingHints(service):
+            with adding_hints(service):
                 service.teardown()
         except BaseException as error:
             self._settle(self._ended, error)

@@ -11,7 +11,7 @@ import pytest
 from tests.workers.run_batch import batch_of, run_batch
 from uncork_workers.definition import hints
 from uncork_workers.definition.adapters import Json, NdArray
-from uncork_workers.definition.hints import AddingHints, hint_on_import
+from uncork_workers.definition.hints import adding_hints, hint_on_import
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
@@ -48,7 +48,7 @@ class Typo(Uses):
 
 def noted(service: Service, error: BaseException) -> list[str]:
     for _ in range(2):
-        with pytest.raises(type(error)), AddingHints(service):
+        with pytest.raises(type(error)), adding_hints(service):
             raise error
     return getattr(error, "__notes__", [])
 
@@ -56,7 +56,7 @@ def noted(service: Service, error: BaseException) -> list[str]:
 def test_a_rejection_that_is_raised() -> None:
     """It is a result, not an exception."""
     service = Uses()
-    with pytest.raises(TypeError) as caught, AddingHints(service):
+    with pytest.raises(TypeError) as caught, adding_hints(service):
         raise Rejected(422, "no such wine")  # type: ignore[misc]
     hint = "hint: return Rejected(...) or Response(...) in the list of results, at the position of its row"
     assert caught.value.__notes__ == [hint]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.run_batch import Outlet, run_batch
 from uncork_workers.definition.adapters import Json, NdArray
-from uncork_workers.definition.hints import AddingHints
+from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.service import Service, api
 
 ROWS = np.array([[1.0, 2.0]])
@@ -28,7 +28,7 @@ class Model:
 
 
 def notes(handler: Callable[[Any], Any], rows: Any) -> list[str]:
-    with pytest.raises(Exception, match=r".") as caught, AddingHints(Service(), rows):
+    with pytest.raises(Exception, match=r".") as caught, adding_hints(Service(), rows):
         handler(rows)
     return getattr(caught.value, "__notes__", [])
 
@@ -118,5 +118,5 @@ def test_the_log_has_the_hint(to: str, caplog: pytest.LogCaptureFixture) -> None
 def test_a_file_that_was_edited_since_it_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The positions may cut a character in two; the handler's error must survive."""
     monkeypatch.setattr(linecache, "getline", lambda *_: "\N{EURO SIGN}" * 100)
-    with pytest.raises(IndexError), AddingHints(Service(), ROWS):
+    with pytest.raises(IndexError), adding_hints(Service(), ROWS):
         second(ROWS)

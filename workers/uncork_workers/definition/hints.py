@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
 from types import FrameType, TracebackType
@@ -37,24 +38,14 @@ _BY_NAME = re.compile(r"(\w+)\.__init__\(\) takes 1 positional argument")
 _UNKNOWN_ARGUMENT = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
-class AddingHints:
-    """Adds hints to exceptions that leave a ``with`` block.
-
-    ``rows`` are the handler's argument, if it is called.
-    """
-
-    __slots__ = ("_rows", "_service")
-
-    def __init__(self, service: Service, rows: Any = None) -> None:
-        self._service = service
-        self._rows = rows
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is not None:
-            add_hint(error, self._service, self._rows)
+@contextmanager
+def adding_hints(service: Service, rows: Any = None) -> Iterator[None]:
+    """Add a hint to an exception that leaves the ``with`` block, as :func:`add_hint`."""
+    try:
+        yield
+    except BaseException as error:
+        add_hint(error, service, rows)
+        raise
 
 
 def add_hint(error: BaseException, service: Service, rows: Any) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uncork_workers.cores import usable_cores
-from uncork_workers.definition.hints import AddingHints
+from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.loading import load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
@@ -129,7 +129,7 @@ class HostedService:
         if self._service is None:
             return
         try:
-            with WorkerCode(), AddingHints(self._service):
+            with WorkerCode(), adding_hints(self._service):
                 self._service.teardown()
         except (KeyboardInterrupt, Stopped):
             raise
@@ -142,7 +142,7 @@ class HostedService:
                 with WorkerCode():
                     service = self._class()
                     service.worker_index = index
-                    with AddingHints(service):
+                    with adding_hints(service):
                         service.setup()
             except Stopped:
                 raise

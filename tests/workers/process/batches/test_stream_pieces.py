@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.workers.run_batch import Outlet
 from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
-from uncork_workers.process.batches.streaming import PieceEncoder
+from uncork_workers.process.batches.streaming import Stream
 from uncork_workers.wire.messages import AnswerHead
 
 TEXT = "text/plain; charset=utf-8"
@@ -15,12 +16,12 @@ LINES = "application/x-ndjson"
 
 
 def encoded(*pieces: Any) -> tuple[AnswerHead, list[bytes]]:
-    encoder = PieceEncoder()
-    made = [encoder.encode(piece) for piece in pieces]
-    head = made[0][0]
+    outlet = Outlet()
+    Stream(1, outlet).run(piece for piece in pieces)
+    head, *others = [head for head, _ in outlet.pieces]
     assert head is not None
-    assert [head for head, _ in made[1:]] == [None] * (len(made) - 1)
-    return head, [data for _, data in made]
+    assert set(others) <= {None}
+    return head, [data for _, data in outlet.pieces]
 
 
 @pytest.mark.parametrize(

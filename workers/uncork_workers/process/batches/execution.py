@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from uncork_workers.definition.adapters import InvalidInput
-from uncork_workers.definition.hints import AddingHints, add_hint, warn_if_blocking
+from uncork_workers.definition.hints import add_hint, adding_hints, warn_if_blocking
 from uncork_workers.definition.outputs.host import on_host
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import ApiDefinition, Service, find_apis
@@ -69,7 +69,7 @@ class Executor:
         method = getattr(self._service, stage.__name__)  # a subclass may override it
 
         def call(rows: Any) -> Any:
-            with lock, WorkerCode(), AddingHints(self._service):
+            with lock, WorkerCode(), adding_hints(self._service):
                 returned = method(rows)
                 return on_host(returned) if is_last else returned
 
@@ -163,7 +163,7 @@ class Executor:
         """Send the pieces that a generator yields; return a ``Rejected`` that it yields instead."""
         assert self.sink is not None
         stream, pieces = Stream(batch, self.sink), handler(rows)
-        with WorkerCode(), AddingHints(self._service, rows):
+        with WorkerCode(), adding_hints(self._service, rows):
             if isinstance(pieces, AsyncGenerator):
                 self._loop.run(stream.run_async(pieces), departures())
             else:

@@ -15,19 +15,22 @@ _NAMES = {OCTETS: "bytes", TEXT: "text", _LINES: "JSON"}
 
 
 class Stream:
-    """One streamed response. If the handler yields a ``Rejected`` instead, that is ``rejected``."""
+    """One streamed response, whose media type is that of the first piece, by its Python type.
+
+    If the handler yields a ``Rejected`` instead, that is ``rejected``.
+    """
 
     def __init__(self, batch: int, sink: GatewayConnection) -> None:
         self._batch = batch
         self._sink = sink
-        self._encoder = PieceEncoder()
+        self._media_type = ""
         self.rejected: Rejected | None = None
 
     def run(self, pieces: Generator[Any, None, None]) -> None:
         """Send what a generator yields until it ends or the client needs no more, and close it.
 
         Raises:
-            WrongResult: if a piece cannot be sent.
+            WrongResult: if a piece is of another kind than the first, or cannot be written.
             Exception: what the generator raises.
         """
         with closing(pieces):
@@ -44,45 +47,30 @@ class Stream:
 
     def _send(self, piece: Any) -> bool:
         """Send a piece; return whether to continue."""
-        if isinstance(piece, Rejected) and not self._encoder.media_type:
-            self.rejected = piece
-            return False
-        head, data = self._encoder.encode(piece)
-        self._sink.send_piece(self._batch, head, data)
+        head = None
+        if not self._media_type:
+            if isinstance(piece, Rejected):
+                self.rejected = piece
+                return False
+            response = piece if isinstance(piece, Response) else Response(piece)
+            head, piece = self._begin(response), response.body
+        media_type = _media_type_of(piece)
+        if media_type != self._media_type:
+            raise WrongResult(
+                f"the handler yielded {_NAMES[self._media_type]} first, but {_NAMES[media_type]} later"
+            )
+        self._sink.send_piece(self._batch, head, _bytes_of(piece, media_type))
         return self._sink.look() and not self._sink.left(self._batch)
 
-
-class PieceEncoder:
-    """Encodes the pieces of one response. ``media_type`` is that of the first piece, by its Python type."""
-
-    def __init__(self) -> None:
-        self.media_type = ""
-
-    def encode(self, piece: Any) -> tuple[AnswerHead | None, bytes]:
-        """Return the bytes of a piece, with the head if it is the first.
-
-        Raises:
-            WrongResult: if the piece is of another kind than the first, or cannot be written.
-        """
-        if not self.media_type:
-            return self._first(piece if isinstance(piece, Response) else Response(piece))
-        media_type = _media_type_of(piece)
-        if media_type != self.media_type:
-            raise WrongResult(
-                f"the handler yielded {_NAMES[self.media_type]} first, but {_NAMES[media_type]} later"
-            )
-        return None, _bytes_of(piece, media_type)
-
-    def _first(self, response: Response) -> tuple[AnswerHead, bytes]:
+    def _begin(self, response: Response) -> AnswerHead:
         if response.is_bodiless:
             raise WrongResult(f"status {response.status} allows no body and cannot be streamed")
-        self.media_type = _media_type_of(response.body)
-        head = AnswerHead(
+        self._media_type = _media_type_of(response.body)
+        return AnswerHead(
             status=response.status,
-            content_type=response.content_type or self.media_type,
+            content_type=response.content_type or self._media_type,
             headers=list(response.headers.items()),
         )
-        return head, _bytes_of(response.body, self.media_type)
 
 
 def _media_type_of(piece: Any) -> str:
