@@ -39,7 +39,6 @@ class FrontEnd:
         services: the batching of each service; a proxy's servers count as one service.
         ready: set once each service present at the start can run a batch.
         draining: True if the server is stopping; ``/readyz`` then returns 503.
-        settings_change: the latest change of settings while the server runs.
         readiness: notifies of changes of :meth:`unready` and of the models.
     """
 

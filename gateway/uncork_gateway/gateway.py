@@ -17,9 +17,6 @@ from uncork_gateway.settings import ServerSettings
 class Gateway:
     """Services behind one front end. Create it inside a running event loop.
 
-    Args:
-        settings: the front end's settings.
-
     Attributes:
         services: the services, in the order of :meth:`add`.
         repository: loads and unloads services for clients; None if they cannot.

@@ -72,7 +72,6 @@ class RepositoryAccess:
         """Load a service.
 
         Args:
-            name: the service's name.
             parameters: the names of the request's parameters.
 
         Raises:

@@ -108,7 +108,6 @@ class Inflating:
         at_once: the number of steps that the constructor may make.
 
     Attributes:
-        steps: the number of steps made.
         inflated: the result if those steps completed it, else None.
     """
 

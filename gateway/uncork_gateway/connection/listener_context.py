@@ -30,9 +30,6 @@ class OpenConnections:
     """Counts the client connections of a process on all its ports, which share its limit of open files.
 
     Logs at most once a minute that some were refused.
-
-    Attributes:
-        count: the number of open connections.
     """
 
     def __init__(self) -> None:
@@ -69,8 +66,6 @@ class ListenerContext:
     """The limits, memory, keys and observers of a listener's connections.
 
     Attributes:
-        limits: the limits for each client.
-        pool: the memory of incomplete bodies.
         keys: the accepted API keys, if required; requests without one go to the ASGI app, which rejects them.
         origins: the origins whose pages may read responses of the fast path, if any besides the server's own.
         access_log: logs every request, if given.

@@ -7,11 +7,7 @@ _CHUNK_BYTES = 16 * 1024
 
 
 class Pieces:
-    """The received part of a body. It joins small pieces, because each object takes 50 bytes of overhead.
-
-    Attributes:
-        size: the total bytes of all pieces.
-    """
+    """The received part of a body. It joins small pieces, because each object takes 50 bytes of overhead."""
 
     __slots__ = ("_chunks", "_tail", "size")
 

@@ -29,7 +29,6 @@ class Classes(NamedTuple):
 
     Attributes:
         names: their names; the first is the default.
-        bulk_tally: the counts of the second.
     """
 
     names: tuple[str, str]

@@ -174,7 +174,6 @@ class Coalescing:
         clock: returns monotonic seconds, as for the dispatcher.
 
     Attributes:
-        rules: the limits of the API's queue.
         requests, size_bytes: the number of requests that wait for a result, and the size of their bodies.
     """
 

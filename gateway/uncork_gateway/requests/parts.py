@@ -42,7 +42,6 @@ class Parts(ABC, Generic[P, R]):
 
     Args:
         caller: receives the result with the last reply, or the failure of a part.
-        count: the number of parts.
     """
 
     def __init__(self, caller: Waiter[R], dispatcher: AsyncDispatcher[P, R], count: int) -> None:
@@ -193,7 +192,6 @@ def joined(results: Sequence[HandlerResult], rows: Sequence[Sequence[int]]) -> H
     """Return the result of a whole request.
 
     Args:
-        results: the results of its parts.
         rows: for each part, the numbers of its rows in the request.
 
     Raises:

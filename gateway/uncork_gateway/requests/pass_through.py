@@ -36,7 +36,6 @@ class PassThrough:
     """An ASGI application that relays every request to one of several servers, without batching.
 
     Args:
-        servers: the servers and their state.
         timeout_s: seconds without a byte from a server after which a request fails.
         ca: the CA certificates (PEM) to trust; see :func:`http_servers`.
     """

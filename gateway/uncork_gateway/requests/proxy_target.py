@@ -67,14 +67,10 @@ class RequestParts(Parts[Sent, CallResult]):
 
     Args:
         caller: receives the result of the last part or the whole request, or the failure of a part.
-        api: the model's API in the dispatcher.
         whole: the request, with the headers of a call with any of its parts.
         keyed: the headers that all requests in a call must share.
         source: identifies the client, if known.
         flow: the request's flow, if flows share the queues equally.
-
-    Attributes:
-        rows: the total rows of all parts.
     """
 
     def __init__(

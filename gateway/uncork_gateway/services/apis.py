@@ -63,7 +63,6 @@ class Prepared:
     Attributes:
         service: the workers' description, without overrides.
         offer: the routes and models for clients.
-        rules: the dispatcher's rules by API.
     """
 
     service: ServiceDescription

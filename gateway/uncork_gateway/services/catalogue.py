@@ -29,7 +29,6 @@ class Offer:
     """The routes and models of one service.
 
     Attributes:
-        name: the service's name and version.
         service: the service's description, with overrides.
         own: the routes that the APIs' code defines, by path.
         by_name: the routes below ``/<service>/``, by path.
@@ -85,7 +84,6 @@ class Catalogue:
         order: returns the names of the services, in the order in which pages list them.
 
     Attributes:
-        offers: the offers by service name.
         models: the models of all services; a new mapping after each change.
         grpc: serves the models to gRPC clients; None without gRPC.
     """

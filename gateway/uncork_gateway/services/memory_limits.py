@@ -129,7 +129,6 @@ class _Case:
     """A batch of several requests that was lost with its worker, once or twice.
 
     Attributes:
-        places: the indexes of the lost workers.
         pending: after the second loss, its requests that have not been answered alone yet.
     """
 

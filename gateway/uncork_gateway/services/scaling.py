@@ -36,13 +36,11 @@ class Scaling:
 
     Args:
         dispatcher: provides arrivals and estimates.
-        apis: returns the names of the current APIs.
         workers: returns the numbers of workers.
         resize: starts or stops workers to reach a number; None if another program scales.
         least, most: the bounds of the number.
         idle_after_s: after this many seconds without requests, the last worker stops, if ``least`` is 0.
         log: names the service in messages, if there are several.
-        clock: returns monotonic seconds.
 
     Attributes:
         decision: the latest decision; None before the first.

@@ -50,14 +50,12 @@ class ServedService:
 
     Args:
         front_end: the front end, to which the service must be added.
-        catalogue: gets the service's routes and models.
         settings: the front end's settings, and the service's own.
         supervisor: the methods of the service's supervisor.
         name: the name to serve it under, with which its APIs' ids begin; None: its class's name, in lower
             case.
 
     Attributes:
-        pool: the service's workers.
         lethal: finds batches that kill workers.
     """
 

@@ -25,7 +25,6 @@ class ServiceView:
     """The state of a service that pages and metrics read. Call :meth:`show` before any of them does.
 
     Args:
-        failures: the latest exception of each handler.
         restarts: returns the number of worker restarts.
         startup_s: returns the seconds that a worker usually takes from launch to ready.
 

@@ -43,7 +43,6 @@ class HttpServer(Server):
     """One HTTP server and its state.
 
     Attributes:
-        address: the server's address.
         transport: carries the calls. It follows no redirects, keeps no cookies, and adds no headers.
         health_path: the path and query to which a healthy server responds 2xx; None: accepting a connection
             is enough.

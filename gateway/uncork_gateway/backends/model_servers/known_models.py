@@ -35,10 +35,7 @@ class KnownModels:
 
     Args:
         rules: returns the rules of a model's API.
-        dispatcher: gets the APIs of the models.
-        metrics: counts the requests of the APIs.
         forget_api: drops an API and all its data, or returns False while it has requests.
-        clock: returns monotonic seconds.
     """
 
     def __init__(

@@ -146,10 +146,8 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
     a closed connection, or a cancelled gRPC call, is how a server learns that no client waits.
 
     Args:
-        servers: the model servers.
         trace: starts a span for a batch and returns its ``traceparent`` and ``tracestate``.
         limited: receives an API and the most rows that a server accepts in a call for it.
-        clock: returns monotonic seconds.
     """
 
     def __init__(

@@ -49,7 +49,6 @@ class Servers(Generic[ServerT]):
     """Equal model servers, and their slots. Create it inside a running event loop.
 
     Args:
-        servers: the servers.
         concurrency: the most calls that a server runs at a time.
         timeout_s: the seconds without a byte from a server after which a call fails.
         listener: notified of slots and health.

@@ -133,7 +133,6 @@ class TritonPages:
     """The routes of Triton's extensions.
 
     Args:
-        models: returns the models by name.
         unloaded: returns the names of services that are not loaded.
     """
 

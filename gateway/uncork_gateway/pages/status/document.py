@@ -287,7 +287,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         sentence: a summary of its state.
-        restarts: the number of worker restarts since the start.
         utilization: the share of recent worker time spent on batches; None without a worker or batch.
         scaling: None if the number of workers is fixed.
         shadow: the number of copied requests by outcome since the start; None without copies.
@@ -307,7 +306,6 @@ class SettingsChange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         time: seconds since 1970.
-        names: the settings that changed.
     """
 
     time: float
@@ -324,7 +322,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         uptime_s: seconds since the gateway was created.
         window_s: the longest window of recent figures.
         sentence: a summary of the state.
-        restarts: the number of worker restarts since the start.
         utilization: the share of recent worker time spent on batches; None without a worker or batch.
         scaling: None if the number of workers is fixed, or for several services.
         services: the state of each service; the fields above summarize them.

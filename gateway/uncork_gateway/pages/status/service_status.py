@@ -245,7 +245,6 @@ class StatusBuilder:
     Args:
         services: returns the services; a proxy's servers count as one.
         batches: the finished batches of all services.
-        clock: returns monotonic seconds.
         wall_clock: returns seconds since 1970.
     """
 
