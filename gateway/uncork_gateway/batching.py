@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.registry import Collector
 
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Observer, Runner
 from uncork_gateway.connection.bursts import Bursts
-from uncork_gateway.pages.status.service_status import ServiceStatus, StatusSource
+from uncork_gateway.pages.status.service_status import Served, ServiceStatus
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import Coalescing
@@ -26,26 +26,6 @@ from uncork_workers.wire.schema import ApiDescription
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
-
-
-class Served(StatusSource, Protocol):
-    """A service, or the servers behind the proxy, with the parts that batching uses."""
-
-    @property
-    def not_ready(self) -> str:
-        """The text for "nothing can run batches": ``not_ready_reason`` without the reason."""
-        ...
-
-    def worker_states(self) -> Sequence[str]:
-        """Return the state of each worker or, in a proxy, of each call that a server may run."""
-        ...
-
-    def serves(self, api: str) -> bool:
-        """Return True if an API is currently served, and not only finishing its requests."""
-        ...
-
-    def expire(self) -> None:
-        """Forget APIs that are no longer served. Called before metrics are read."""
 
 
 class Batching:

@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple, Protocol, cast
 
 import msgspec
 
-from uncork_gateway.backends.payload_file import PayloadFile
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.frames import (
@@ -37,6 +36,7 @@ from uncork_workers.wire.messages import (
     TakeFile,
     WarmUp,
 )
+from uncork_workers.wire.shared_file import SharedFile, send_with_file
 
 # Below this size, copying the bodies of a batch is cheaper than writing them separately.
 _SMALL_BYTES = 64 * 1024
@@ -116,8 +116,7 @@ class _Run:
 class Owner(Protocol):
     """The pool that owns a connection."""
 
-    @property
-    def log(self) -> ServiceLog: ...
+    log: ServiceLog
 
     def received(self, worker: WorkerConnection, message: FromWorker) -> None:
         """Handle a message from a worker.
@@ -168,7 +167,8 @@ class WorkerConnection(asyncio.Protocol):
         self.retires_for = ""
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
-        self._file = PayloadFile()
+        self._file: SharedFile | None = None
+        """Carries large batches and their results, if any do not use the socket."""
         self._half = 0
         """The half of the file for the next batch."""
         self._runs: dict[int, _Run] = {}
@@ -194,21 +194,14 @@ class WorkerConnection(asyncio.Protocol):
 
     def slot(self, hello: Hello) -> BackendSlot:
         """Return the worker, which has sent ``hello``, as the status pages show it."""
-        fault = ""
-        if self.standby and self.is_launched:
-            fault = f"worker {hello.index} is preparing to take over"
-        elif self.standby:
+        fault = f"worker {hello.index} is preparing to take over" if self.standby else ""
+        if self.standby and not self.is_launched:
             serves = "it serves another version of the service than the other workers"
             fault = f"worker {hello.index} stands by: {serves}"
         is_recent = asyncio.get_running_loop().time() - self._gpus_at <= _RECENT_S
+        gpus = self._gpus.gpus if is_recent else {}
         return BackendSlot(
-            hello.index,
-            self.state,
-            number=self.key,
-            pid=hello.pid,
-            host=hello.host,
-            fault=fault,
-            gpus=self._gpus.gpus if is_recent else {},
+            hello.index, self.state, self.key, pid=hello.pid, host=hello.host, fault=fault, gpus=gpus
         )
 
     def runs(self, batch: int) -> bool:
@@ -218,7 +211,7 @@ class WorkerConnection(asyncio.Protocol):
         """Send a batch to the worker; see :meth:`WorkerPool.execute`."""
         assert self._transport is not None
         # The file has room for a batch and the one ahead.
-        if self.runs_in_order and self._file.write(bodies, self._half):
+        if self.runs_in_order and self._file is not None and self._file.write(bodies, self._half):
             frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
         else:
             frame = frame_buffers(batch, bodies)
@@ -266,7 +259,20 @@ class WorkerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if self.identity is None:
-            self._file.share(self._transport)
+            self._share_file(self._transport)
+
+    def _share_file(self, transport: asyncio.Transport) -> None:
+        """Create the file, and send it to the worker before any other message."""
+        try:
+            self._file = SharedFile.create()
+            send_with_file(transport.get_extra_info("socket").fileno(), encode_frame(TakeFile()), self._file)
+        except OSError:  # no memfd, no descriptor left, or the worker is gone
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def data_received(self, data: bytes) -> None:
         """Handle frames from the worker; drop the worker if a frame is invalid."""
@@ -279,7 +285,7 @@ class WorkerConnection(asyncio.Protocol):
             self._owner.drop(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._file.close()
+        self._close_file()
         self._owner.gone(self)
 
     def _received(self, frame: Frame) -> None:
@@ -314,10 +320,12 @@ class WorkerConnection(asyncio.Protocol):
         if run is None:
             raise FrameError(f"response to batch {reply.batch}, which is not running on this worker")
         _check_reply(run.batch, reply)
-        if reply.in_file:
+        if not reply.in_file:
+            bodies = split_payload(payload, reply.lengths)
+        elif self._file is not None:
             bodies = self._file.read(reply.lengths, run.half)
         else:
-            bodies = split_payload(payload, reply.lengths)
+            raise FrameError("a reply is in a shared file, but there is none")
         del self._runs[reply.batch]
         run.done(Executed(reply, bodies))
         self._owner.has_replied(self)

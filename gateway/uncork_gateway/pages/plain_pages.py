@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -26,30 +26,10 @@ from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served, options
-from uncork_gateway.pages.status.service_status import StatusBuilder
-from uncork_gateway.settings import ServerSettings
+from uncork_gateway.pages.status.service_status import Front
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 
 OnHttpError = Callable[[Request, Exception], Any]
-
-
-class Front(Protocol):
-    """A front end, with the parts that its pages use. Its settings may be replaced at any time."""
-
-    settings: ServerSettings
-    status_builder: StatusBuilder
-
-    def server(self) -> str | None:
-        """Return the name of the service; None until it is known."""
-
-    def unready(self, service: str | None = None, *, in_full: bool = True) -> str:
-        """Return why all services, or the named one, are not ready; empty if they are.
-
-        Raises:
-            KeyError: if the named service does not exist.
-        """
-
-    def render_metrics(self) -> bytes: ...
 
 
 class Pages:

@@ -11,10 +11,9 @@ from prometheus_client.registry import Collector
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import WorkerState
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_gateway.pages.status.api_status import ServedApi
+from uncork_gateway.pages.status.api_status import ScalingNow, ServedApi
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
-from uncork_gateway.pages.status.service_status import ScalingNow
 from uncork_gateway.services.apis import Apis
 from uncork_gateway.services.scaling import Scaling
 from uncork_gateway.services.worker_events import WorkerEvents

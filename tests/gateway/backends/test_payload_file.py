@@ -5,6 +5,7 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -12,9 +13,8 @@ from tests.file_sizes import file_size_limit
 from tests.gateway.backends.listener_stage import LOOPS, run_on
 from tests.gateway.backends.pool_stage import Stage, stage
 from tests.gateway.fake_worker import service
-from uncork_gateway.backends.payload_file import PayloadFile
+from uncork_gateway.backends.worker_connection import Owner, WorkerConnection
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.messages import Batch, Hello, Ready, Reply
 from uncork_workers.wire.shared_file import MOST_BYTES
 
@@ -122,10 +122,6 @@ def test_a_worker_that_is_gone_gets_no_file() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     before = shared_files()
-    file = PayloadFile()
-    file.share(asyncio.Transport({"socket": ours}))
+    WorkerConnection(cast(Owner, None), standby=False).connection_made(asyncio.Transport({"socket": ours}))
     assert shared_files() <= before
-    assert not file.write(LARGE, 0)
-    with pytest.raises(FrameError, match="there is none"):
-        file.read([3], 0)
     ours.close()

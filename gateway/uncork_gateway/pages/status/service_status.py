@@ -1,37 +1,31 @@
 """Builds the document of ``/status`` from the services, or the servers behind a proxy."""
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from uncork_dispatcher import ApiStats, AsyncDispatcher, Decision, WorkStats
+from uncork_dispatcher import ApiStats, AsyncDispatcher, WorkStats
 from uncork_dispatcher.wording import are
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.api_status import ServedApi, describe_api, describe_classes
+from uncork_gateway.pages.status.api_status import ScalingNow, ServedApi, describe_api, describe_classes
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.names import OWN_SLOTS, PROXY, SERVICE
 from uncork_gateway.pages.status.slots import describe_scaling, describe_slots, overall
+from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
 from uncork_gateway.version import VERSION
 
 
-class ScalingNow(NamedTuple):
-    """The latest decision, the bounds of the number of workers, and a worker's usual startup time."""
-
-    decision: Decision
-    least: int
-    most: int
-    startup_s: float | None
-
-
-class StatusSource(Protocol):
-    """A service, or the servers behind a proxy, with the parts that the status reads."""
+class Served(Protocol):
+    """A service, or the servers behind a proxy, as status, metrics and readiness see it."""
 
     @property
     def any_ready(self) -> bool:
@@ -59,6 +53,22 @@ class StatusSource(Protocol):
     def scaling(self) -> ScalingNow | None:
         """Return the state of scaling; None if the number of workers is fixed."""
 
+    @property
+    def not_ready(self) -> str:
+        """The text for "nothing can run batches": ``not_ready_reason`` without the reason."""
+        ...
+
+    def worker_states(self) -> Sequence[str]:
+        """Return the state of each worker or, in a proxy, of each call that a server may run."""
+        ...
+
+    def serves(self, api: str) -> bool:
+        """Return True if an API is currently served, and not only finishing its requests."""
+        ...
+
+    def expire(self) -> None:
+        """Forget APIs that are no longer served. Called before metrics are read."""
+
 
 Described = tuple[document.Service, list[document.Worker], list[document.Api]]
 """A service in the document's terms, with its workers and its APIs."""
@@ -80,7 +90,7 @@ class ServiceStatus:
 
     def __init__(
         self,
-        source: StatusSource,
+        source: Served,
         *,
         name: Callable[[], str],
         prefix: str = "",
@@ -229,14 +239,25 @@ def _utilization(apis: Sequence[Figures], work: WorkStats) -> float | None:
 _BY_SEVERITY: Sequence[document.State] = ("not_ready", "failing", "starting", "degraded", "ready")
 
 
-class Lifecycle(Protocol):
-    """A front end, with the parts of its state that the document shows."""
+class Front(Protocol):
+    """A front end, with the parts that its pages use. Its settings may be replaced at any time."""
 
+    settings: ServerSettings
+    status_builder: StatusBuilder
     draining: bool
     settings_change: document.SettingsChange | None
 
     def server(self) -> str | None:
         """Return the name of the service; None until it is known."""
+
+    def unready(self, service: str | None = None, *, in_full: bool = True) -> str:
+        """Return why all services, or the named one, are not ready; empty if they are.
+
+        Raises:
+            KeyError: if the named service does not exist.
+        """
+
+    def render_metrics(self) -> bytes: ...
 
 
 class StatusBuilder:
@@ -250,7 +271,7 @@ class StatusBuilder:
 
     def __init__(
         self,
-        front: Lifecycle,
+        front: Front,
         services: Callable[[], Sequence[ServiceStatus]],
         batches: FinishedBatches,
         *,

@@ -59,7 +59,7 @@ class Stage:
 
     def builder(self, **options: Any) -> StatusBuilder:
         service = ServiceStatus(
-            self,
+            self,  # type: ignore[arg-type]
             name=lambda: "s",
             ready=self.ready,
             dispatcher=self,  # type: ignore[arg-type]
@@ -70,7 +70,11 @@ class Stage:
             **options,
         )
         return StatusBuilder(
-            Front(self), lambda: [service], FinishedBatches(), clock=self._clock, wall_clock=lambda: 1030.0
+            Front(self),  # type: ignore[arg-type]
+            lambda: [service],
+            FinishedBatches(),
+            clock=self._clock,
+            wall_clock=lambda: 1030.0,
         )
 
     def _clock(self) -> float:
