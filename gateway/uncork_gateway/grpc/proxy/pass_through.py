@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections import deque
 from typing import TYPE_CHECKING
 
 from uncork_gateway.backends.model_servers.server import ConnectionLost, NoAnswerInTime, ServerResponse
@@ -100,10 +99,9 @@ class PassThroughCall(PlainCall):
         super().__init__(stream, head)
         self._calls = calls
         self._task: asyncio.Task[None] | None = None
-        self._waiting: deque[bytes] = deque()
+        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        """The messages on their way to the server; None marks the end."""
         self._waiting_bytes = 0
-        self._has_ended = False
-        self._arrived_more = asyncio.Event()
 
     def start(self, server: ServerStream) -> None:
         """Relay messages to and from a server's call until either side ends it."""
@@ -122,17 +120,15 @@ class PassThroughCall(PlainCall):
         if self._is_finished:
             return
         pool = self._stream.connection.pool
-        self._waiting.append(message)
+        self._waiting.put_nowait(message)
         self._count_waiting(len(message))
         if self._waiting_bytes > SMALL_BODY_BYTES and pool.is_full:
             self.reject(no_room())
         elif self._waiting_bytes > _MOST_WAITING_BYTES:
             self._stream.pause()
-        self._arrived_more.set()
 
     def end_received(self) -> None:
-        self._has_ended = True
-        self._arrived_more.set()
+        self._waiting.put_nowait(None)
 
     def _count_waiting(self, size: int) -> None:
         self._waiting_bytes += size
@@ -140,7 +136,6 @@ class PassThroughCall(PlainCall):
 
     def _finished(self, status: int, code: Code = Code.OK) -> None:
         super()._finished(status, code)
-        self._waiting.clear()
         self._count_waiting(-self._waiting_bytes)
         if self._task is not None:
             self._task.cancel()
@@ -161,12 +156,7 @@ class PassThroughCall(PlainCall):
                 await sending
 
     async def _send_to(self, server: ServerStream) -> None:
-        while not (self._has_ended and not self._waiting):
-            if not self._waiting:
-                self._arrived_more.clear()
-                await self._arrived_more.wait()
-                continue
-            message = self._waiting.popleft()
+        while (message := await self._waiting.get()) is not None:
             await server.send(message)
             if self._is_finished:
                 return

@@ -84,19 +84,6 @@ async def test_a_stream_passes_in_both_directions() -> None:
         assert received.time_left_s is None
 
 
-async def test_messages_pass_before_the_client_has_sent_all() -> None:
-    """And the server's first metadata passes before its first message."""
-    async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
-        fake.talk = True
-        stream, call = on.open()
-        for at in range(3):
-            call.message_received(b"%d" % at)
-            assert await stream.next() == b"%d" % at
-        assert stream.metadata == ((b"x-talks", b"1"),)
-        call.end_received()
-        assert await stream.end() == Code.OK
-
-
 async def test_the_clients_deadline_is_the_servers() -> None:
     async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
         while not fake.calls:  # on a busy machine, the deadline may pass before
@@ -183,15 +170,6 @@ async def test_metadata_that_cannot_be_sent_ends_the_call() -> None:
     async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
         stream, _ = on.open((b"x-name", b"\xff"))
         assert (stream.code, fake.calls) == (Code.INVALID_ARGUMENT, [])
-
-
-async def test_without_a_server_calls_fail_at_once() -> None:
-    async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
-        on.servers.all[0].healthy = False
-        stream, _ = on.open()
-        assert (stream.code, stream.text) == (Code.UNAVAILABLE, "no server is healthy")
-        assert stream.trailers == ((b"grpc-retry-pushback-ms", b"1000"),)
-        on.servers.all[0].healthy = True
 
 
 async def test_a_drain_refuses_new_calls_and_the_end_ends_all() -> None:
