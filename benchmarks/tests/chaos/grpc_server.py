@@ -13,7 +13,7 @@ from benchmarks.chaos.stage import MAX_BODY_BYTES
 from benchmarks.chaos.waiting import comes_true
 from tests.gateway.grpc.http2.peer import EchoCall, Server
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.grpc import stream_messages
+from uncork_gateway.grpc import infer_stream
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.messages import make, message, parse
@@ -44,7 +44,7 @@ class ScriptedCall(EchoCall):
 
     def reply(self, body: bytes) -> None:
         if self.kind == STREAM_INFER:
-            self.stream.send(stream_messages.of_answer(body))
+            self.stream.send(infer_stream.of_answer(body))
         else:
             self.stream.reply(body, ())
 

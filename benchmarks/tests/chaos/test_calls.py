@@ -22,7 +22,7 @@ from benchmarks.tests.chaos.grpc_server import Answer, ScriptedCall, answer_righ
 from tests.loops import HANG_S
 from uncork_dispatcher import BatchTimedOut, RequestShed, WorkerLost
 from uncork_gateway.errors import BadRequest, GatewayError, HandlerFailed, from_dispatcher
-from uncork_gateway.grpc import stream_messages
+from uncork_gateway.grpc import infer_stream
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
 
@@ -43,7 +43,7 @@ def test_right_answers_are_recognised(kind: str) -> None:
     question, other = (call(number, kind, pads=["a", "b"]) for number in (1, 2))
     answers = [right(kind, each.request) for each in (question, other)]
     if kind == STREAM_INFER:
-        answers = [stream_messages.of_answer(each) for each in answers]
+        answers = [infer_stream.of_answer(each) for each in answers]
 
     assert question.is_answered_by(answers[0])
     assert not question.is_answered_by(answers[1])
@@ -56,7 +56,7 @@ def test_right_answers_are_recognised(kind: str) -> None:
 def test_errors_count_as_over_http(error: GatewayError, status: int) -> None:
     trailers = {name.decode(): value.decode() for name, value in trailers_of(error)}
     unary = reply_of(code_of(error), str(error), b"", trailers)
-    streamed = reply_in_stream(stream_messages.of_error(str(error), request_id="1"))
+    streamed = reply_in_stream(infer_stream.of_error(str(error), request_id="1"))
 
     assert (unary.status, streamed.status) == (status, status)
     assert unary.body == str(error).encode()

@@ -17,16 +17,24 @@ from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import GatewayError, Refused, no_room
-from uncork_gateway.grpc import stream_messages
 from uncork_gateway.grpc.api_call import ApiCall
 from uncork_gateway.grpc.infer_method import Asked, InferMethod
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.protocols.v2 import WANTS_FINAL
+from uncork_gateway.grpc.protocols.values import varint
 from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
 from uncork_gateway.interfaces import SMALL_BODY_BYTES
+from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.requests.api_target import accepted
 from uncork_workers.wire.messages import AnswerHead
+from uncork_workers.wire.tensors import prefixed
 
+FINAL = "triton_final_response"
+_Response = message("inference.ModelInferResponse")
+_StreamResponse = message("inference.ModelStreamInferResponse")
+_INFER_RESPONSE = b"\x12"
+"""The tag of ``infer_response``, field 2."""
 _FIRST_ERROR = 400
 _LINES = "application/x-ndjson"
 # Of answers that wait for an earlier one. More messages are read only when there is less.
@@ -156,10 +164,10 @@ class StreamedRequest(ApiCall):
         return self._method.read(asked)
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:
-        self._end(stream_messages.of_answer(*self._written(answer)))
+        self._end(of_answer(*self._written(answer)))
 
     def _refuse(self, failure: GatewayError) -> None:
-        response = stream_messages.of_error(str(failure), request_id=self._id)
+        response = of_error(str(failure), request_id=self._id)
         self._end(response, failure)
 
     def _end(self, response: bytes, failure: GatewayError | None = None) -> None:
@@ -213,12 +221,34 @@ class DecoupledRequest(StreamedRequest):
         self._end(b"")
 
     def _refuse(self, failure: GatewayError) -> None:
-        self._call.stream.send(stream_messages.of_error(str(failure), request_id=self._id))
+        self._call.stream.send(of_error(str(failure), request_id=self._id))
         self._end(b"", failure)
 
     def _send(self, data: bytes | None) -> None:
         assert self._route is not None
-        piece = stream_messages.of_piece(
-            data, model=self._route.model, version=self._route.version, request_id=self._id
-        )
+        piece = of_piece(data, model=self._route.model, version=self._route.version, request_id=self._id)
         self._call.stream.send(piece)
+
+
+def of_answer(response: bytes, values: bytes = b"") -> bytes:
+    """Return the message with a serialized ModelInferResponse; ``values`` is its second part, if any."""
+    # Parsing and writing it again would copy its tensors twice.
+    return b"%b%b%b%b" % (_INFER_RESPONSE, varint(len(response) + len(values)), response, values)
+
+
+def of_piece(data: bytes | None, *, model: str, version: str, request_id: str) -> bytes:
+    """Return the message with a piece of a streamed response, as a BYTES element; None marks the end."""
+    response = _Response(model_name=model, model_version=version, id=request_id)
+    response.parameters[FINAL].bool_param = data is None
+    if data is not None:
+        response.outputs.add(name=OUTPUT, datatype="BYTES", shape=[1])
+        response.raw_output_contents.append(prefixed([data]))
+    return of_answer(response.SerializeToString())
+
+
+def of_error(text: str, *, request_id: str) -> bytes:
+    """Return the message with an error instead of a response."""
+    failed = _StreamResponse(error_message=text)
+    failed.infer_response.id = request_id
+    written: bytes = failed.SerializeToString()
+    return written

@@ -54,9 +54,11 @@ def model_methods(
         statistics: True if clients may read statistics.
     """
     return {
-        **Inference(models, repository, unready=unready, statistics=statistics).methods(),
+        **Inference(models=models, repository=repository, unready=unready, statistics=statistics).methods(),
         **tensorflow_methods(models),
-        **Health(models, calls, services=SERVICES, unready=unready, readiness=readiness).methods(),
+        **Health(
+            models=models, calls=calls, services=SERVICES, unready=unready, readiness=readiness
+        ).methods(),
         **reflection_methods(calls),
     }
 

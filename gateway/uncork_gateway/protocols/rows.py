@@ -40,15 +40,15 @@ class RowsRequest:
     Attributes:
         names: the column names, sorted; None if the request has rows.
         lists: the columns in that order, or the rows as the only list.
-        firsts: the first value of each list; for a part, the whole request's first values.
+        firsts: for a part, the first value of each list of the whole request.
         others: the other members, sorted by name.
     """
 
     member: Literal["instances", "inputs"]
     names: tuple[str, ...] | None
     lists: tuple[list[Raw], ...]
-    firsts: tuple[Raw, ...]
-    others: tuple[tuple[str, bytes], ...]
+    firsts: tuple[Raw, ...] = ()
+    others: tuple[tuple[str, bytes], ...] = ()
     size_bytes: int
 
     @property
@@ -56,9 +56,13 @@ class RowsRequest:
         return len(self.lists[0])
 
     @property
+    def heads(self) -> tuple[Raw, ...]:
+        return tuple([rows[0] for rows in self.lists])
+
+    @property
     def key(self) -> Hashable:
         """The batch key: the member, column names, forms of rows, and all other members verbatim."""
-        return self.member, self.names, tuple(map(form_of, self.firsts)), self.others
+        return self.member, self.names, tuple(map(form_of, self.firsts or self.heads)), self.others
 
 
 def parse_rows(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RowsRequest:
@@ -73,7 +77,7 @@ def parse_rows(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RowsRequest:
     try:
         is_small = body.count(b",") < limits.rows
         if is_small and (rows := read_only_list(body, "instances")):
-            return _only_instances(rows, size_bytes=len(body))
+            return RowsRequest(member="instances", names=None, lists=(rows,), size_bytes=len(body))
         limits.check_items(body)
         fields = read_object(body)
         instances, inputs = fields.pop("instances", None), fields.pop("inputs", None)
@@ -91,7 +95,6 @@ def parse_rows(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RowsRequest:
         member="instances" if inputs is None else "inputs",
         names=names,
         lists=lists,
-        firsts=tuple([rows[0] for rows in lists]),
         others=tuple((name, bytes(fields[name])) for name in sorted(fields)),
         size_bytes=len(body),
     )
@@ -105,17 +108,6 @@ def _check_size(text: Raw | None, limits: Limits) -> None:
             limits.check_all_values(text)
             for column in members(text).values():
                 limits.check_items(column)
-
-
-def _only_instances(rows: list[Raw], *, size_bytes: int) -> RowsRequest:
-    return RowsRequest(
-        member="instances",
-        names=None,
-        lists=(rows,),
-        firsts=(rows[0],),
-        others=(),
-        size_bytes=size_bytes,
-    )
 
 
 def as_rows(request: RowsRequest) -> list[bytes]:
@@ -190,4 +182,5 @@ def _read_inputs(text: Raw) -> _Lists:
 
 def _part(request: RowsRequest, start: int, end: int) -> RowsRequest:
     lists = tuple(each[start:end] for each in request.lists)
-    return replace(request, lists=lists, size_bytes=sum(map(len, chain(*lists))))
+    size_bytes = sum(map(len, chain(*lists)))
+    return replace(request, lists=lists, firsts=request.firsts or request.heads, size_bytes=size_bytes)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -10,10 +11,11 @@ from prometheus_client.registry import Collector
 from uncork_dispatcher import ApiRules, ApiStats, ClassStats
 
 
+@dataclass(eq=False, kw_only=True)
 class LiveState(Collector):
     """Collects the gauges of APIs and workers.
 
-    Args:
+    Attributes:
         apis: returns the current APIs.
         workers: returns the state of each worker.
         restarts: returns the number of worker restarts.
@@ -23,29 +25,21 @@ class LiveState(Collector):
         has_goal: True if the APIs have a latency goal.
     """
 
-    def __init__(
-        self,
-        *,
-        apis: Callable[[], list[ApiStats]],
-        workers: Callable[[], Iterable[str]],
-        restarts: Callable[[], int],
-        startup_s: Callable[[], float | None] = lambda: None,
-        classes: Callable[[str], tuple[str, str] | None] = lambda api: None,
-        has_goal: bool = True,
-    ) -> None:
-        self._apis = apis
-        self._workers = workers
-        self._restarts = restarts
-        self._startup_s = startup_s
-        self._classes = classes
-        self._readings = {name: reading for name, reading in _READINGS.items() if has_goal or name != _GOAL}
+    apis: Callable[[], list[ApiStats]]
+    workers: Callable[[], Iterable[str]]
+    restarts: Callable[[], int]
+    startup_s: Callable[[], float | None] = lambda: None
+    classes: Callable[[str], tuple[str, str] | None] = lambda api: None
+    has_goal: bool = True
 
     def collect(self) -> Iterable[Metric]:
-        apis = self._apis()
-        for name, (text, read) in self._readings.items():
+        apis = self.apis()
+        for name, (text, read) in _READINGS.items():
+            if name == _GOAL and not self.has_goal:
+                continue
             gauge = GaugeMetricFamily(name, text, labels=["api", "class"])
             for api in apis:
-                names, of_bulk = self._classes(api.name), _OF_BULK.get(name)
+                names, of_bulk = self.classes(api.name), _OF_BULK.get(name)
                 if names is None or of_bulk is None or api.bulk is None:
                     gauge.add_metric([api.name], read(api))
                 else:
@@ -53,16 +47,16 @@ class LiveState(Collector):
                     gauge.add_metric([api.name, names[1]], of_bulk(api.rules, api.bulk))
             yield gauge
         workers = GaugeMetricFamily("uncork_workers", "Workers by state.", labels=["state"])
-        states = {**dict.fromkeys(("starting", "idle", "busy"), 0), **Counter(self._workers())}
+        states = {**dict.fromkeys(("starting", "idle", "busy"), 0), **Counter(self.workers())}
         for state, count in states.items():
             workers.add_metric([state], count)
         yield workers
-        startup_s = self._startup_s()
+        startup_s = self.startup_s()
         if startup_s is not None:
             text = "Usual time from the launch of a worker until it is ready."
             yield GaugeMetricFamily("uncork_worker_start_seconds", text, value=startup_s)
         restarts = CounterMetricFamily("uncork_worker_restarts", "Worker restarts.")
-        restarts.add_metric([], self._restarts())
+        restarts.add_metric([], self.restarts())
         yield restarts
 
 

@@ -58,7 +58,9 @@ def proxied_calls(
         merged[wire.method] = Method(open_merged, takes_one=True)
     relay = open_calls(merged, not_supported={}, keys=keys, otherwise=pass_through.open)
     watches = OpenCalls()
-    own = Health(Models(dict, missing=str), watches, services=(), unready=unready, readiness=readiness)
+    own = Health(
+        models=Models(dict, missing=str), calls=watches, services=(), unready=unready, readiness=readiness
+    )
     # Health needs no API key if the name is empty; other names reach the servers, which need one.
     health = {
         path: Method(partial(_CallByName, own=method, relay=relay), method.takes_one, free=True)

@@ -1,6 +1,7 @@
 """``grpc.health.v1.Health``: whether the server, a model or a gRPC service can be used now."""
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,12 +23,13 @@ _LONGEST_NAME = 1024
 _Request: Any = message("grpc.health.v1.HealthCheckRequest")
 
 
+@dataclass(kw_only=True)
 class Health:
     """Answers health checks, and notifies the clients that watch.
 
     The calls need no API key, so responses contain no names that the client did not send.
 
-    Args:
+    Attributes:
         models: the models, each of which can be checked by its name.
         calls: collects the Watch calls.
         services: the full names of the gRPC services that can be checked.
@@ -35,24 +37,15 @@ class Health:
         readiness: notifies of changes.
     """
 
-    def __init__(
-        self,
-        models: Models,
-        calls: OpenCalls,
-        *,
-        services: Collection[str],
-        unready: Callable[[], str],
-        readiness: Readiness,
-    ) -> None:
-        self._models = models
-        self._services = {_SERVER, *services}
-        self._unready = unready
-        self._readiness = readiness
-        self._watches = calls
+    models: Models
+    calls: OpenCalls
+    services: Collection[str]
+    unready: Callable[[], str]
+    readiness: Readiness
 
     def methods(self) -> dict[bytes, Method]:
         """Return Check and Watch by their paths."""
-        watch = partial(_Watch, calls=self._watches, status=self.status, readiness=self._readiness)
+        watch = partial(_Watch, calls=self.calls, status=self.status, readiness=self.readiness)
         return {
             b"/grpc.health.v1.Health/Check": unary(_Request, self._check, free=True),
             b"/grpc.health.v1.Health/Watch": Method(watch, free=True),
@@ -60,9 +53,9 @@ class Health:
 
     def status(self, name: str) -> str:
         """Return the status of a name: SERVICE_UNKNOWN, SERVING or NOT_SERVING."""
-        if name in self._services:
-            return "NOT_SERVING" if self._unready() else "SERVING"
-        versions = self._models.present.get(name)
+        if name == _SERVER or name in self.services:
+            return "NOT_SERVING" if self.unready() else "SERVING"
+        versions = self.models.present.get(name)
         if versions is None:
             return "SERVICE_UNKNOWN"
         return "NOT_SERVING" if default_of(versions).unready else "SERVING"
@@ -71,7 +64,7 @@ class Health:
         name = _named(request)
         status = self.status(name)
         if status == "SERVICE_UNKNOWN":
-            if not self._models.known:
+            if not self.models.known:
                 message = "no model is known before a worker is ready"
                 raise Unavailable(message, reason="no_worker")
             raise CallFailed(

@@ -1,6 +1,7 @@
 """The methods of ``inference.GRPCInferenceService`` about the server and its models."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
@@ -40,22 +41,20 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 """Why the gateway lacks a method of Triton's, by path."""
 
 
+@dataclass(kw_only=True)
 class Inference:
     """Responds with the same values as the HTTP pages of V2 and of Triton's extensions.
 
-    Args:
+    Attributes:
         repository: loads and unloads services.
         unready: returns why requests fail now; empty if they succeed.
         statistics: True if clients may read statistics.
     """
 
-    def __init__(
-        self, models: Models, repository: RepositoryAccess, *, unready: Callable[[], str], statistics: bool
-    ) -> None:
-        self._models = models
-        self._repository = repository
-        self._unready = unready
-        self._has_statistics = statistics
+    models: Models
+    repository: RepositoryAccess
+    unready: Callable[[], str]
+    statistics: bool
 
     def methods(self) -> dict[bytes, Method]:
         """Return the methods of the service by path."""
@@ -82,47 +81,47 @@ class Inference:
         return make("inference.ServerLiveResponse", live=True)
 
     def _ready(self, request: Any) -> Message:
-        return make("inference.ServerReadyResponse", ready=not self._unready())
+        return make("inference.ServerReadyResponse", ready=not self.unready())
 
     def _model_ready(self, request: Any) -> Message:
         """Return false for an unknown model: clients poll this method while they load and unload models."""
         try:
-            ready = not self._models.find(request.name, request.version).unready
+            ready = not self.models.find(request.name, request.version).unready
         except (UnknownModel, Unavailable):
             ready = False
         return make("inference.ModelReadyResponse", ready=ready)
 
     def _server(self, request: Any) -> Message:
-        return make("inference.ServerMetadataResponse", **server_of(statistics=self._has_statistics))
+        return make("inference.ServerMetadataResponse", **server_of(statistics=self.statistics))
 
     def _metadata(self, request: Any) -> Message:
-        model = self._models.find(request.name, request.version)
-        versions = self._models.versions(request.name, request.version)
+        model = self.models.find(request.name, request.version)
+        versions = self.models.versions(request.name, request.version)
         return make("inference.ModelMetadataResponse", **metadata_of(model, versions))
 
     def _config(self, request: Any) -> Message:
-        model = self._models.find(request.name, request.version)
+        model = self.models.find(request.name, request.version)
         return make("inference.ModelConfigResponse", config=config_of(model))
 
     def _statistics(self, request: Any) -> Message:
-        if not self._has_statistics:
+        if not self.statistics:
             raise CallFailed(f"{STATISTICS_MOVED}; send GET /v2/models/stats there", Code.UNIMPLEMENTED)
         if request.name:
-            models = self._models.versions(request.name, request.version)
+            models = self.models.versions(request.name, request.version)
         else:
-            models = every_version(self._models.require())
+            models = every_version(self.models.require())
         stats = [statistics_of(model) for model in models]
         return make("inference.ModelStatisticsResponse", model_stats=stats)
 
     def _index(self, request: Any) -> Message:
-        unloaded = () if request.ready else self._repository.unloaded()
-        index = index_of(self._models.present, unloaded, only_ready=request.ready)
+        unloaded = () if request.ready else self.repository.unloaded()
+        index = index_of(self.models.present, unloaded, only_ready=request.ready)
         return make("inference.RepositoryIndexResponse", models=index)
 
     async def _load(self, request: Any) -> Message:
-        await self._repository.load(request.model_name, request.parameters)
+        await self.repository.load(request.model_name, request.parameters)
         return make("inference.RepositoryModelLoadResponse")
 
     async def _unload(self, request: Any) -> Message:
-        await self._repository.unload(request.model_name, request.parameters)
+        await self.repository.unload(request.model_name, request.parameters)
         return make("inference.RepositoryModelUnloadResponse")

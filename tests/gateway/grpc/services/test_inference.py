@@ -76,7 +76,7 @@ def test_an_api_that_streams_is_decoupled() -> None:
         models = streaming_models_of("fake", service(*apis))
         known = Models(lambda: {name: {"1": model} for name, model in models.items()}, str)
         access = RepositoryAccess(lambda: None, is_allowed=bool)
-        methods = Inference(known, access, unready=str, statistics=False).methods()
+        methods = Inference(models=known, repository=access, unready=str, statistics=False).methods()
         answers = [asked(methods, f"{INFERENCE}ModelConfig", name=name) for name in models]
         return {one.config.name: one.config.model_transaction_policy.decoupled for one in answers}
 
