@@ -8,7 +8,7 @@ from random import Random
 
 from hpack import Encoder
 
-from tests.gateway.grpc.http2.peer import Server, Wire, gzipped, headers, message, read_frames
+from tests.gateway.grpc.http2.peer import Server, Wire, gzipped, headers, message
 from uncork_gateway.grpc.http2 import frames
 
 _PATHS = (b"/t.T/Echo", b"/t.T/Stream", b"/t.T/Hang", b"/t.T/None")
@@ -143,11 +143,7 @@ def outcome(sent: bytes, random: Random) -> str:
 
 
 def _ending(wire: Wire) -> str:
-    codes = [
-        int.from_bytes(data[4:8], "big")
-        for kind, _, _, data in read_frames(wire.received)
-        if kind == frames.GOAWAY
-    ]
+    codes = [code for code, _, _ in wire.goaways()]
     assert len(codes) <= 1
     assert wire.ended == bool(codes)
     return frames.ErrorCode(codes[0]).name if codes else "open"

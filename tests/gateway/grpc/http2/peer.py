@@ -29,6 +29,7 @@ from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
 from uncork_gateway.interfaces import BodyPool
 
 Header = tuple[bytes, bytes]
+START = frames.PREFACE + frames.settings({})
 LIMITS = GrpcLimits(max_message_bytes=1_000_000)
 
 
@@ -140,6 +141,22 @@ class Wire(asyncio.Transport):
 
     def send(self, data: bytes) -> None:
         self.protocol.data_received(data)
+
+    def goaways(self) -> list[tuple[int, int, str]]:
+        """Return code, last stream and text of each GOAWAY."""
+        return [
+            (int.from_bytes(data[4:8], "big"), int.from_bytes(data[:4], "big"), data[8:].decode())
+            for kind, _, _, data in read_frames(self.received)
+            if kind == frames.GOAWAY
+        ]
+
+    def resets(self) -> list[tuple[int, int]]:
+        """Return stream and code of each RST_STREAM."""
+        return [
+            (number, int.from_bytes(data, "big"))
+            for kind, _, number, data in read_frames(self.received)
+            if kind == frames.RST_STREAM
+        ]
 
     def leave(self) -> None:
         self.close()

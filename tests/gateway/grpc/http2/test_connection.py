@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.grpc.http2.peer import (
+    START,
     EchoCall,
     Peer,
     Server,
@@ -117,7 +118,7 @@ async def test_answers_larger_than_a_frame_of_headers() -> None:
             self.stream.reply(b"", [(b"x-long", b"y" * 40_000)])
 
     wire = Wire(Server(make_call=Long))
-    wire.send(frames.PREFACE + frames.settings({}))
+    wire.send(START)
     wire.send(frames.headers(1, Encoder().encode(headers()), ends=False))
     wire.send(frames.frame(frames.DATA, frames.END_STREAM, 1, message(b"")))
     kinds = [kind for kind, _, _, _ in read_frames(wire.received)]
@@ -217,7 +218,7 @@ async def test_all_answers_of_a_turn_go_out_in_one_write() -> None:
 async def test_answers_to_what_came_together_go_out_in_one_write() -> None:
     wire = Wire(Server())
     block = Encoder().encode(headers())
-    wire.send(frames.PREFACE + frames.settings({}))
+    wire.send(START)
     before = wire.writes
     wire.send(b"".join(unary(number, block) for number in (1, 3, 5)))
     assert wire.writes == before + 1
@@ -237,7 +238,7 @@ def unary(number: int, block: bytes, body: bytes = b"hello") -> bytes:
 async def test_header_blocks_in_pieces_padding_and_priority() -> None:
     wire = Wire(Server())
     block = Encoder().encode(headers())
-    wire.send(frames.PREFACE + frames.settings({}))
+    wire.send(START)
     wire.send(
         frames.frame(
             frames.HEADERS, frames.HAS_PRIORITY | frames.PADDED, 1, b"\3" + bytes(5) + block[:9] + b"pad"
@@ -638,7 +639,7 @@ async def test_ended_calls_and_connections_leave_nothing_to_the_garbage_collecto
     gc.disable()
     try:
         wire = Wire(server)
-        wire.send(frames.PREFACE + frames.settings({}) + opened + b"".join(pieces) + end)
+        wire.send(START + opened + b"".join(pieces) + end)
         await asyncio.sleep(0)
         call = weakref.ref(server.calls.pop())
         assert (call() is None) == has_ended

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from hpack import Encoder
 
-from tests.gateway.grpc.http2.peer import LIMITS, Peer, Server, Wire, headers, message, read_frames
+from tests.gateway.grpc.http2.mutations import outcomes
+from tests.gateway.grpc.http2.peer import LIMITS, START, Peer, Server, Wire, headers, message
 from tests.gateway.running import turns
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import (
@@ -34,7 +35,6 @@ from uncork_gateway.grpc.http2.frames import (
 
 pytestmark = pytest.mark.virtual_time
 
-START = frames.PREFACE + frames.settings({})
 HANG = Encoder().encode(headers(b"/t.T/Hang"))
 ECHO = Encoder().encode(headers())
 STREAM = Encoder().encode(headers(b"/t.T/Stream"))
@@ -46,24 +46,6 @@ CALM, CLOSED = ErrorCode.ENHANCE_YOUR_CALM, ErrorCode.STREAM_CLOSED
 
 def setting(name: int, value: int) -> bytes:
     return frames.settings({name: value})
-
-
-def goaways(wire: Wire) -> list[tuple[int, int, str]]:
-    """Return code, last stream and text of each GOAWAY."""
-    return [
-        (int.from_bytes(data[4:8], "big"), int.from_bytes(data[:4], "big"), data[8:].decode())
-        for kind, _, _, data in read_frames(wire.received)
-        if kind == GOAWAY
-    ]
-
-
-def resets(wire: Wire) -> list[tuple[int, int]]:
-    """Return stream and code of each RST_STREAM."""
-    return [
-        (number, int.from_bytes(data, "big"))
-        for kind, _, number, data in read_frames(wire.received)
-        if kind == RST_STREAM
-    ]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +108,7 @@ async def test_errors_of_connections(sent: bytes, code: ErrorCode) -> None:
     server = Server()
     wire = Wire(server)
     wire.send(START + sent)
-    [(found, last, text)] = goaways(wire)
+    [(found, last, text)] = wire.goaways()
     assert (found, bool(text)) == (code, True)
     assert last == (1 if server.calls else last)
     assert wire.ended
@@ -164,8 +146,8 @@ async def test_errors_of_streams(sent: bytes, code: ErrorCode) -> None:
     server = Server()
     wire = Wire(server)
     wire.send(START + sent)
-    assert resets(wire) == [(1, code)]
-    assert not goaways(wire)
+    assert wire.resets() == [(1, code)]
+    assert not wire.goaways()
     assert all(call.events[-1] == "cancelled" for call in server.calls)
     wire.send(frames.headers(5, Encoder().encode(headers()), ends=False))
     wire.send(frame(DATA, END_STREAM, 5, message(b"hello")))
@@ -200,7 +182,7 @@ async def test_malformed_heads(left_out: str, added: tuple[bytes, bytes] | None)
     fields = [field for field in headers() if field[0] != left_out.encode()]
     wire = Wire(Server())
     wire.send(START + frames.headers(1, Encoder().encode(fields + ([added] if added else [])), ends=True))
-    assert resets(wire) == [(1, PROTOCOL)]
+    assert wire.resets() == [(1, PROTOCOL)]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +199,7 @@ async def test_malformed_heads(left_out: str, added: tuple[bytes, bytes] | None)
 async def test_connections_that_do_not_begin_as_they_must(sent: bytes) -> None:
     wire = Wire(Server())
     wire.send(sent)
-    [(code, _, _)] = goaways(wire)
+    [(code, _, _)] = wire.goaways()
     assert code == PROTOCOL
     assert wire.ended
 
@@ -245,9 +227,9 @@ async def test_more_data_than_the_window_of_the_connection() -> None:
     starved(server)
     wire = Wire(server)
     wire.send(START + OPEN + upload(3))
-    assert not goaways(wire)
+    assert not wire.goaways()
     wire.send(frame(DATA, 0, 1, bytes(16_384)))
-    assert goaways(wire) == [(FLOW, 1, "more DATA than the connection's window")]
+    assert wire.goaways() == [(FLOW, 1, "more DATA than the connection's window")]
 
 
 async def test_more_data_than_the_window_of_a_stream() -> None:
@@ -256,10 +238,10 @@ async def test_more_data_than_the_window_of_a_stream() -> None:
     wire.send(START + OPEN + upload(3))
     starved(server)
     wire.send(frame(DATA, 0, 1, bytes(16_384)) * 61)
-    assert not resets(wire)
+    assert not wire.resets()
     wire.send(frame(DATA, 0, 1, bytes(16_384)))
-    assert resets(wire) == [(1, FLOW)]
-    assert not goaways(wire)
+    assert wire.resets() == [(1, FLOW)]
+    assert not wire.goaways()
 
 
 # Floods
@@ -269,7 +251,7 @@ def flood(wire: Wire, sent: Iterator[bytes]) -> int:
     """Send until the server has had enough; returns how many were accepted."""
     for count, piece in enumerate(sent):
         if wire.ended:
-            [(code, _, _)] = goaways(wire)
+            [(code, _, _)] = wire.goaways()
             assert code == CALM
             return count
         wire.send(piece)
@@ -352,7 +334,7 @@ async def test_a_client_that_has_not_seen_the_limit_yet_may_exceed_it() -> None:
     for number in range(1, 2001, 2):
         wire.send(frames.headers(number, HANG, ends=True))
     assert not wire.ended
-    assert len(resets(wire)) == 990
+    assert len(wire.resets()) == 990
 
 
 async def test_a_header_bomb() -> None:
@@ -360,7 +342,7 @@ async def test_a_header_bomb() -> None:
     wire = Wire(Server())
     block = b"\x40\x01a\x7f" + b"\xa1\x1e" + b"b" * 4000 + b"\xbe" * 1000
     wire.send(START + frames.headers(1, block, ends=True))
-    [(code, _, text)] = goaways(wire)
+    [(code, _, text)] = wire.goaways()
     assert (code, text) == (CALM, "the headers exceed 16384 bytes")
 
 
@@ -378,7 +360,7 @@ async def test_a_flood_of_header_fields() -> None:
         if wire.ended:
             break
     assert sent <= 150
-    [(code, _, text)] = goaways(wire)
+    [(code, _, text)] = wire.goaways()
     assert (code, text) == (CALM, "too many header fields")
 
 
@@ -597,3 +579,14 @@ async def test_a_client_that_opens_small_windows_for_a_large_answer() -> None:
         peer.upload(other, message(bytes(20_000)), ends=True)
         assert peer.answer(other).status == 0
     assert peer.answer(number).messages == [bytes(999_000)]
+
+
+# Mutated input, of which scripts/fuzz streams tries more
+
+
+async def test_mutated_input_ends_in_goaway_or_goes_on() -> None:
+    found = await outcomes(range(400), seed=1)
+    assert found.total() == 400
+    assert found["open"] > 40
+    assert found["PROTOCOL_ERROR"] > 40
+    assert {"COMPRESSION_ERROR", "FRAME_SIZE_ERROR", "FLOW_CONTROL_ERROR"} <= set(found)

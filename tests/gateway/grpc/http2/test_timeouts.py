@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hpack import Encoder
 
-from tests.gateway.grpc.http2.peer import LIMITS, Peer, Server, Wire, headers, message
+from tests.gateway.grpc.http2.peer import LIMITS, START, Peer, Server, Wire, headers, message
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import ErrorCode
@@ -17,7 +17,6 @@ from uncork_gateway.grpc.statuses import Code
 pytestmark = pytest.mark.virtual_time
 
 CLIENTS = ClientLimits(head_timeout_s=10, body_timeout_s=30)
-START = frames.PREFACE + frames.settings({})
 BLOCK = Encoder().encode(headers())
 
 
