@@ -66,13 +66,6 @@ async def test_predict_merges_too() -> None:
         assert [(call.path, rows_of(call)) for call in fake.calls] == [(PREDICT, 3)]
 
 
-async def test_what_differs_in_more_than_its_rows_does_not_share_a_call() -> None:
-    async with merging(max_batch_rows=2, **{**TOGETHER, "max_hold_s": 0.05}) as (on, fake):
-        answers = await on.calls(infer(1), infer(2, model="n"), infer(3, mood="good"), infer(4))
-        assert [succeeded(answer) for answer in answers] == [[2], [4], [6], [8]]
-        assert sorted(sizes(fake)) == [1, 1, 2]
-
-
 async def test_a_large_request_is_cut_and_put_together() -> None:
     async with merging(max_batch_rows=2) as (on, fake):
         answer = await on.call(infer(1, 2, 3, 4, 5, request_id="large"))
@@ -114,57 +107,6 @@ async def test_an_error_for_all_has_nobodys_values() -> None:
         for answer in answers:
             assert answer.trailers["grpc-retry-pushback-ms"] == "0"
             assert not {"grpc-status-details-bin", "x-request"} & answer.trailers.keys()
-
-
-@pytest.mark.parametrize("code", [Code.INTERNAL, Code.NOT_FOUND, Code.UNAUTHENTICATED])
-async def test_an_error_that_names_a_row_is_for_its_caller(code: Code) -> None:
-    """Each request is asked for alone, and gets its own text and trailers."""
-
-    def script(call: Call) -> Reply:
-        rows = " ".join(f"{value:g}" for value in values_of(call))
-        return Reply(code=code, text=f"no {rows}", trailers=(("x-rows", rows),))
-
-    async with merging(script, max_batch_rows=2, **TOGETHER) as (on, _):
-        answers = await on.calls(infer(1), infer(2))
-        assert [(answer.code, answer.text, answer.trailers["x-rows"]) for answer in answers] == [
-            (code, f"no {row}", str(row)) for row in (1, 2)
-        ]
-
-
-async def test_a_server_that_pushes_back_rests() -> None:
-    """Requests go to another one, or are refused."""
-    reply = Reply(code=Code.UNAVAILABLE, text="busy", trailers=(("grpc-retry-pushback-ms", "20000"),))
-    async with (
-        fake_grpc_server(lambda call: reply) as busy,
-        fake_grpc_server(doubles) as idle,
-        grpc_proxy(busy.url, idle.url) as on,
-    ):
-        codes = [(await on.call(infer(1))).code for _ in range(10)]
-        assert codes.count(Code.UNAVAILABLE) == len(busy.calls) == 1
-        slots = {slot.url: slot for slot in on.proxy.slots()}
-        assert (slots[busy.url].state, slots[busy.url].fault) == ("lost", "returned 503; retrying in 20 s")
-
-
-@pytest.mark.parametrize("idempotent", [True, False])
-async def test_a_call_of_a_server_that_dies_goes_to_another_if_it_may(idempotent: bool) -> None:
-    async with (
-        fake_grpc_server(lambda call: None) as dying,
-        fake_grpc_server(doubles) as healthy,
-        grpc_proxy(dying.url, healthy.url, max_batch_rows=1, idempotent=idempotent) as on,
-    ):
-        while len(on.proxy.slots()) < 2 or not all(slot.state == "idle" for slot in on.proxy.slots()):
-            await turns(1)
-        calling = asyncio.ensure_future(on.calls(infer(1), infer(2)))
-        await dying.called(1)
-        await dying.stop()
-        answers = await calling
-        if idempotent:
-            assert [succeeded(answer) for answer in answers] == [[2], [4]]
-        else:
-            assert sorted(answer.code for answer in answers) == [Code.OK, Code.INTERNAL]
-            text = "the model server died while running this request"
-            assert {answer.text for answer in answers} == {"", text}
-        assert len(dying.calls) == 1
 
 
 async def test_a_reply_that_cannot_be_split_is_asked_for_one_by_one() -> None:
