@@ -31,10 +31,13 @@ async def echoing(
         channel: Any = grpc.aio.insecure_channel(address, options=OPTIONS)
     else:
         channel = grpc.aio.secure_channel(address, credentials, OPTIONS)
-    async with channel:
-        yield server, channel.unary_unary("/t.T/Echo")
-        server.listener.drain()
-    await server.listener.drained()
+    try:
+        async with channel:
+            yield server, channel.unary_unary("/t.T/Echo")
+            server.listener.drain()
+        await server.listener.drained()
+    finally:
+        server.listener.close()
 
 
 @pytest.mark.parametrize("size", [0, 16_379, 8_000_000])
