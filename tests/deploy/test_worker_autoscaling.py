@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.deploy.manifests import ROOT, container, documents, text_of
 from uncork_dispatcher.capacity.arrival_history import HISTORY_S
 
-KUBERNETES = Path(__file__).parent.parent / "deploy/kubernetes"
-ROOT = KUBERNETES.parent.parent
-
-
-def manifest(name: str) -> dict[tuple[str, str], Any]:
-    """The documents of a file by kind and name."""
-    documents = yaml.safe_load_all((KUBERNETES / name).read_text())
-    return {(one["kind"], one["metadata"]["name"]): one for one in documents}
-
-
-WORKERS = manifest("remote-workers.yaml")
-GATEWAY_POD = WORKERS["Deployment", "digits-gateway"]["spec"]["template"]
-KEDA, HPA = manifest("remote-workers-keda.yaml"), manifest("remote-workers-hpa.yaml")
+HPA_TEXT = text_of("remote-workers-hpa.yaml")
+WORKERS = documents(text_of("remote-workers.yaml"))
+KEDA, HPA = documents(text_of("remote-workers-keda.yaml")), documents(HPA_TEXT)
+GATEWAY = WORKERS["Deployment", "digits-gateway"]["spec"]
+GATEWAY_POD = GATEWAY["template"]
 SCALED = KEDA["ScaledObject", "digits-worker"]
 AUTOSCALER = HPA["HorizontalPodAutoscaler", "digits-worker"]
 [TRIGGER] = SCALED["spec"]["triggers"]
@@ -42,12 +33,11 @@ def test_prometheus_reads_the_gateway() -> None:
     """Its pod, at the port with the metrics, which the network policy lets Prometheus reach."""
     monitor = KEDA["PodMonitor", "digits-gateway"]
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
-    [container] = GATEWAY_POD["spec"]["containers"]
     open_to_all = WORKERS["NetworkPolicy", "digits-gateway"]["spec"]["ingress"][0]
 
     assert monitor == HPA["PodMonitor", "digits-gateway"]
     assert monitor["spec"]["selector"]["matchLabels"] == GATEWAY_POD["metadata"]["labels"]
-    assert endpoint["port"] in [port["name"] for port in container["ports"]]
+    assert endpoint["port"] in [port["name"] for port in container(GATEWAY)["ports"]]
     assert endpoint["port"] in [one["port"] for one in open_to_all["ports"]]
     assert endpoint["path"] == GATEWAY_POD["metadata"]["annotations"]["prometheus.io/path"]
 
@@ -62,7 +52,7 @@ def test_the_metric_is_that_of_this_gateway() -> None:
     assert METRIC["external"]["metric"]["name"] == name
     assert {label: value} == selector == GATEWAY_POD["metadata"]["labels"]
     assert label in KEDA["PodMonitor", "digits-gateway"]["spec"]["podTargetLabels"]
-    assert f"seriesQuery: {name}{{" in (KUBERNETES / "remote-workers-hpa.yaml").read_text()
+    assert f"seriesQuery: {name}{{" in HPA_TEXT
 
 
 def test_the_pods_are_the_workers_and_as_many_as_wanted() -> None:

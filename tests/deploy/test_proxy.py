@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from starlette.applications import Starlette
 from typer.testing import CliRunner
 
+from tests.deploy.manifests import DEPLOY, ROOT, documents, text_of
 from uncork.cli.app import app
 from uncork.cli.proxy import command
 from uncork.server.listeners import ListenerOptions, Listeners, open_listeners
@@ -22,18 +22,12 @@ from uncork.server.serving import Drain
 from uncork_gateway.auth import AllowOrigins, RequireKey
 from uncork_gateway.front_end import FrontEnd
 
-ROOT = Path(__file__).parent.parent
-KUBERNETES = ROOT / "deploy" / "kubernetes"
 # Of Knative's own proxy, and of KServe's agent.
 RESERVED_PORTS = {8008, 8012, 8013, 8022, 9081, 9090, 9091}
 
 
-def manifest(name: str) -> list[Any]:
-    return list(yaml.safe_load_all((KUBERNETES / name).read_text()))
-
-
-DEPLOYMENT, SERVICE = manifest("deployment.yaml")
-[KSERVE] = manifest("kserve-inferenceservice.yaml")
+DEPLOYMENT, SERVICE = documents(text_of("deployment.yaml")).values()
+[KSERVE] = documents(text_of("kserve-inferenceservice.yaml")).values()
 POD = DEPLOYMENT["spec"]["template"]["spec"]
 PREDICTOR = KSERVE["spec"]["predictor"]
 
@@ -111,6 +105,7 @@ def test_the_arguments_start_a_proxy_where_the_pod_says(monkeypatch: pytest.Monk
     [port] = proxy["ports"]
     started = start(monkeypatch, proxy["args"])
 
+    assert proxy["securityContext"]["runAsNonRoot"] is True
     assert started.address == ("0.0.0.0", port["containerPort"])
     for probe, path in (("readinessProbe", "/readyz"), ("livenessProbe", "/livez")):
         asked = proxy[probe]["httpGet"]
@@ -174,7 +169,7 @@ def test_kserve_leaves_batching_to_the_proxy() -> None:
 
 
 def test_the_image_has_all_of_uncork_and_runs_it_as_a_user() -> None:
-    lines = [line.split() for line in (ROOT / "deploy" / "Containerfile").read_text().splitlines()]
+    lines = [line.split() for line in (DEPLOY / "Containerfile").read_text().splitlines()]
     copied = {source for line in lines if line[:1] == ["COPY"] for source in line[1:-1]} - {"/wheels"}
     here = {source for source in copied if not source.startswith("--")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -187,11 +182,3 @@ def test_the_image_has_all_of_uncork_and_runs_it_as_a_user() -> None:
     assert all((ROOT / source).exists() for source in here)
     assert ["ENTRYPOINT", '["uncork"]'] in lines
     assert ["USER", "10001"] in lines
-
-
-@PODS
-def test_the_proxy_does_not_run_as_root(pod: Any) -> None:
-    """Kubernetes refuses an image that would."""
-    _, proxy = server_and_proxy(pod)
-
-    assert proxy["securityContext"]["runAsNonRoot"] is True

@@ -1,0 +1,121 @@
+"""What deploy/ has for `uncork serve`: the unit of systemd, the Deployment and its monitoring, nginx."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.manifests import DEPLOY, container, documents, options, read_options, text_of
+from tests.loops import HANG_S
+from uncork.server.servers import KEEP_ALIVE_S
+
+UNIT = DEPLOY / "systemd/uncork.service"
+
+
+def unit() -> configparser.SectionProxy:
+    """What the unit says of the service; of settings that may be there twice the last."""
+    parser = configparser.RawConfigParser(
+        strict=False, interpolation=None, delimiters="=", comment_prefixes="#"
+    )
+    parser.optionxform = str  # type: ignore[assignment, method-assign]  # names of systemd have capitals
+    parser.read(UNIT)
+    return parser["Service"]
+
+
+TEXT = text_of("serve.yaml")
+SERVE, MONITORING = documents(TEXT), documents(text_of("monitoring.yaml"))
+DEPLOYMENT = SERVE["Deployment", "digits"]["spec"]
+
+
+def test_the_deployment_can_have_a_port_for_grpc() -> None:
+    """With the lines for it, which are comments in the file."""
+    text, found = re.subn(
+        r"^ *# gRPC.*:\n((?: *# .*\n)+)",
+        lambda block: re.sub(r"^( *)# ", r"\1", block[1], flags=re.MULTILINE),
+        TEXT,
+        flags=re.MULTILINE,
+    )
+    assert found == 3
+    with_grpc = documents(text)
+    deployment = with_grpc["Deployment", "digits"]["spec"]
+    serve = options(deployment, "serve")
+    [port] = [one for one in container(deployment)["ports"] if one["name"] == "grpc"]
+    [exposed] = [one for one in with_grpc["Service", "digits"]["spec"]["ports"] if one["name"] == "grpc"]
+
+    assert serve["grpc_port"] == port["containerPort"] == 8001
+    assert serve["grpc_max_connection_age"] >= 60
+    assert (exposed["targetPort"], exposed["appProtocol"]) == ("grpc", "kubernetes.io/h2c")
+    probe = re.search(r"^ *# (grpc: .*)$", TEXT, re.MULTILINE)
+    assert probe is not None
+    assert yaml.safe_load(probe[1])["grpc"]["port"] == serve["grpc_port"]
+
+
+def test_the_unit_waits_longer_than_the_server_drains() -> None:
+    """Its command line is one that `uncork serve` takes."""
+    service = unit()
+    _, *arguments = shlex.split(service["ExecStart"])
+    serve = read_options("serve", arguments)
+
+    assert serve["drain_delay"] + serve["drain_timeout"] < int(service["TimeoutStopSec"])
+    assert service["KillSignal"] == "SIGTERM"
+    assert service["ExecReload"].endswith("-HUP $MAINPID")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_knows_all_of_the_unit(tmp_path: Path) -> None:
+    """With a command that is there; it complains of settings that it does not know."""
+    program = Path(sys.executable).with_name("uncork")
+    there = tmp_path / UNIT.name
+    there.write_text(re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={program}", UNIT.read_text()))
+    found = subprocess.run(
+        ["systemd-analyze", "verify", str(there)], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+
+    # It looks at other units of this machine as well.
+    assert [line for line in found.stderr.splitlines() if UNIT.name in line] == []
+    assert found.returncode == 0, found.stderr
+
+
+def test_the_pod_has_a_core_and_a_gibibyte_for_each_process() -> None:
+    workers = int(options(DEPLOYMENT, "serve")["workers"])
+
+    assert container(DEPLOYMENT)["resources"]["requests"] == {
+        "cpu": str(workers + 1),
+        "memory": f"{workers + 1}Gi",
+    }
+
+
+def test_monitoring_and_scaling_mean_the_same_pods() -> None:
+    labels = DEPLOYMENT["template"]["metadata"]["labels"]
+    monitor, scaler = (
+        MONITORING[kind, "digits"]["spec"] for kind in ("PodMonitor", "HorizontalPodAutoscaler")
+    )
+    budget = SERVE["PodDisruptionBudget", "digits"]["spec"]
+
+    assert budget["selector"]["matchLabels"] == monitor["selector"]["matchLabels"] == labels
+    assert [one["port"] for one in monitor["podMetricsEndpoints"]] == ["admin"]
+    assert scaler["scaleTargetRef"]["name"] == "digits"
+    [metric] = scaler["metrics"]
+    assert metric["pods"]["metric"]["name"] == "uncork_workers_wanted"
+    assert metric["pods"]["target"]["averageValue"] == options(DEPLOYMENT, "serve")["workers"]
+
+
+def test_nginx_closes_its_connections_first() -> None:
+    """It would send a request into one that the server is closing. It takes bodies as large as the server."""
+    text = (DEPLOY / "nginx/uncork.conf").read_text()
+    [kept_s] = re.findall(r"keepalive_timeout (\d+)s;", text)
+    [most_mib] = re.findall(r"client_max_body_size (\d+)m;", text)
+    [port] = re.findall(r"server 127.0.0.1:(\d+);", text)
+    serve = read_options("serve", ["serve", "service.py:Digits"])
+
+    assert int(kept_s) < KEEP_ALIVE_S
+    assert int(most_mib) * 2**20 == serve["max_body_bytes"]
+    assert int(port) == serve["port"]
