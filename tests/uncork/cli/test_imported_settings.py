@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.examples import at_most
+from tests.expected import check_texts
 from uncork.cli.proxy.imported_settings import (
     Imported,
     WrongSettings,
@@ -51,32 +54,85 @@ def from_settings(file: Path, held: Any, environment: Mapping[str, str]) -> Impo
     return read_model_settings(file, environment)
 
 
-def wrong(read: Callable[..., object], *arguments: Any) -> str:
-    with pytest.raises(WrongSettings) as error:
-        read(*arguments)
-    assert len(str(error.value).splitlines()) == 1
-    return str(error.value)
+BATCHER = {"maxBatchSize": 16, "maxLatency": 50, "timeout": 7}
+PREDICTORS: list[Any] = [
+    # The timeout inside comes first; what is left out is left open.
+    {"batcher": BATCHER, "timeout": 9},
+    {"batcher": {"maxBatchSize": "16", "maxLatency": "50"}, "timeout": "9"},
+    {"batcher": {"maxBatchSize": None, "timeout": None}, "timeout": None},
+    {"batcher": {}},
+    {"batcher": {"maxLatency": 0}},
+    {"batcher": {"maxBatchSize": 0}},
+    {"batcher": {"maxBatchSize": 2.5}},
+    {"batcher": {"maxBatchSize": "many"}},
+    {"batcher": {"maxBatchSize": True}},
+    {"batcher": {"maxBatchSize": 10**400}},
+    {"batcher": {"maxLatency": -1}},
+    {"batcher": {"maxLatency": math.nan}},
+    {"batcher": {"timeout": 0}},
+    {"batcher": {}, "timeout": []},
+    {"batcher": [32]},
+    {"model": {}},
+]
+CONTENTS = [
+    b"kind: [",
+    b"\xff\xfe\x00",
+    b"at: 2001-99-99",
+    b"!!int ''",
+    b"[" * 500,
+    b"",
+    b"kind: Deployment",
+    b"kind: InferenceService",
+]
+MODEL_SETTINGS: list[tuple[Any, dict[str, str]]] = [
+    ({"max_batch_size": "32", "max_batch_time": "0.5"}, {}),
+    ({"max_batch_size": 32.0, "max_batch_time": 0.5}, {}),
+    # A model that is not batched stays so, unless the policy is given.
+    ({}, {}),
+    ({"max_batch_size": 0, "max_batch_time": 0}, {}),
+    ({"max_batch_size": 1, "max_batch_time": 0.5}, {}),
+    ({"max_batch_size": -1, "max_batch_time": 0.5}, {}),
+    ({"max_batch_size": 32}, {}),
+    ({"max_batch_size": 32, "max_batch_time": 0.0}, {}),
+    ({"max_batch_size": 32, "max_batch_time": -0.5}, {}),
+    # The file comes before the environment.
+    ({}, {SIZE: "7", TIME: "0.25"}),
+    ({"max_batch_size": 9}, {SIZE: "7", TIME: "0.25"}),
+    ({"max_batch_size": 0}, {SIZE: "7", TIME: "0.25"}),
+    ({"max_batch_size": 2.5}, {}),
+    ({"max_batch_size": None}, {}),
+    ({"max_batch_time": "soon"}, {}),
+    ({"max_batch_time": math.inf}, {}),
+    ({}, {SIZE: ""}),
+    ({"max_batch_size": 4}, {TIME: "x"}),
+    ([1], {}),
+]
+NO_JSON = [b"", b"{", b"\xff", b"[" * 100_000, b'{"max_batch_size": ' + b"1" * 5000]
 
 
-@pytest.mark.parametrize(
-    ("part", "rows", "hold_s", "timeout_s"),
-    [
-        ({"batcher": {"maxBatchSize": 16, "maxLatency": 50, "timeout": 7}}, 16, 0.05, 7),
-        ({"batcher": {"maxBatchSize": "16", "maxLatency": "50"}, "timeout": "9"}, 16, 0.05, 9),
-        ({"batcher": {"timeout": 7}, "timeout": 9}, None, None, 7),
-        ({"batcher": {"maxBatchSize": None, "timeout": None}, "timeout": None}, None, None, None),
-        ({"batcher": {}}, None, None, None),
-        ({"batcher": {"maxLatency": 0}}, None, 0, None),
-    ],
-)
-def test_a_batcher_means_the_same(
-    file: Path, part: Any, rows: int | None, hold_s: float | None, timeout_s: float | None
-) -> None:
-    """Latency is the longest hold; what is left out is left open; the timeout inside comes first."""
-    expected = Imported(source=str(file), max_batch_rows=rows, max_hold_s=hold_s, timeout_s=timeout_s)
+def test_what_is_read_and_refused(file: Path) -> None:
+    """Settings where no option says otherwise; or the field, what it has, and what is accepted."""
 
-    assert from_service(file, inference_service(predictor=part)) == expected
-    assert expected.excluding({}).get("policy") is None
+    def said(given: object, read: Callable[[], Imported]) -> str:
+        try:
+            told = str(read().excluding({}))
+        except WrongSettings as error:
+            told = re.sub("(is not (YAML|JSON)): .*", r"\1", str(error).replace(str(file), "FILE"))
+        return f"{str(given)[:100]}\n    {told}\n"
+
+    texts = [
+        said(part, partial(from_service, file, inference_service(predictor=part))) for part in PREDICTORS
+    ]
+    for held, environment in MODEL_SETTINGS:
+        read = partial(from_settings, file, held, environment)
+        texts.append(said(f"{held} {environment}", read))
+    for content in CONTENTS:
+        file.write_bytes(content)
+        texts.append(said(content, partial(read_inference_service, file)))
+    for content in NO_JSON:
+        file.write_bytes(content)
+        texts.append(said(content, partial(read_model_settings, file, {})))
+    check_texts(Path(__file__).parent / "imported_settings.txt", "".join(texts))
 
 
 def test_the_first_batcher_counts(file: Path) -> None:
@@ -93,81 +149,6 @@ def test_the_first_batcher_counts(file: Path) -> None:
     assert imported.max_batch_rows == 8
 
 
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [
-        (
-            {"batcher": {"maxBatchSize": 0}},
-            "spec.predictor.batcher.maxBatchSize must be a whole number from 1",
-        ),
-        ({"batcher": {"maxBatchSize": 2.5}}, "got 2.5"),
-        ({"batcher": {"maxBatchSize": "many"}}, "maxBatchSize must be a number, got 'many'"),
-        ({"batcher": {"maxBatchSize": True}}, "maxBatchSize must be a number, got True"),
-        ({"batcher": {"maxBatchSize": 10**400}}, "maxBatchSize must be a number, got 1000"),
-        ({"batcher": {"maxLatency": -1}}, "batcher.maxLatency must be a whole number from 0, got -1"),
-        ({"batcher": {"maxLatency": math.nan}}, "batcher.maxLatency must be a number, got nan"),
-        ({"batcher": {"timeout": 0}}, "batcher.timeout must be a whole number from 1, got 0"),
-        ({"batcher": {}, "timeout": []}, "spec.predictor.timeout must be a number, got []"),
-        ({"batcher": [32]}, "spec.predictor.batcher must have maxBatchSize, maxLatency or timeout, got [32]"),
-        ({"model": {}}, "has no batcher in spec.predictor, spec.transformer, spec.explainer"),
-    ],
-)
-def test_a_batcher_that_makes_no_sense_is_refused(file: Path, part: Any, says: str) -> None:
-    """The message says which file and field, what it has, and what is accepted."""
-    message = wrong(from_service, file, inference_service(predictor=part))
-
-    assert message.startswith(str(file))
-    assert says in message
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"kind: [", "is not YAML: "),
-        (b"\xff\xfe\x00", "is not YAML: "),
-        (b"at: 2001-99-99", "is not YAML: month must be in 1..12"),
-        (b"!!int ''", "is not YAML: "),
-        (b"[" * 500, "is not YAML: "),
-        (b"", "has no document of kind InferenceService"),
-        (b"kind: Deployment", "has no document of kind InferenceService"),
-        (b"kind: InferenceService", "has no batcher"),
-    ],
-)
-def test_a_file_that_is_no_inference_service_is_refused(file: Path, content: bytes, says: str) -> None:
-    file.write_bytes(content)
-
-    assert says in wrong(read_inference_service, file)
-
-
-@pytest.mark.parametrize("size", [2, "32", 32.0])
-@pytest.mark.parametrize("time_s", [0.5, "0.5"])
-def test_model_settings_mean_the_same(file: Path, size: Any, time_s: Any) -> None:
-    imported = from_settings(file, {"max_batch_size": size, "max_batch_time": time_s}, {})
-
-    assert imported == Imported(source=str(file), max_batch_rows=int(size), max_hold_s=0.5)
-    assert imported.excluding({}) == {"max_batch_rows": int(size), "max_hold_s": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("held", "said"),
-    [
-        ({}, {}),
-        ({"max_batch_size": 0, "max_batch_time": 0}, {}),
-        ({"max_batch_size": 1, "max_batch_time": 0.5}, {"max_hold_s": 0.5}),
-        ({"max_batch_size": -1, "max_batch_time": 0.5}, {"max_hold_s": 0.5}),
-        ({"max_batch_size": 32}, {"max_batch_rows": 32}),
-        ({"max_batch_size": 32, "max_batch_time": 0.0}, {"max_batch_rows": 32}),
-        ({"max_batch_size": 32, "max_batch_time": -0.5}, {"max_batch_rows": 32}),
-    ],
-)
-def test_a_model_that_is_not_batched_stays_so(file: Path, held: Any, said: Any) -> None:
-    """Unless the policy is given; what said that it is off does not apply then."""
-    imported = from_settings(file, held, {})
-
-    assert imported.excluding({}) == {"policy": "none", **said}
-    assert imported.excluding({"policy": "cork"}) == said
-
-
 def test_giving_what_is_missing_turns_batching_on(file: Path) -> None:
     """All of it: a size is not enough where the time is missing as well."""
     sized = from_settings(file, {"max_batch_time": 0.5}, {})
@@ -176,14 +157,8 @@ def test_giving_what_is_missing_turns_batching_on(file: Path) -> None:
     assert sized.excluding({"max_batch_rows": 8}) == {"max_hold_s": 0.5}
     assert nothing.excluding({"max_batch_rows": 8}) == {"policy": "none"}
     assert nothing.excluding({"max_batch_rows": 8, "max_hold_s": 0.0}) == {}
-
-
-def test_the_file_comes_before_the_environment(file: Path) -> None:
-    environment = {SIZE: "7", TIME: "0.25"}
-
-    assert from_settings(file, {}, environment).excluding({}) == {"max_batch_rows": 7, "max_hold_s": 0.25}
-    assert from_settings(file, {"max_batch_size": 9}, environment).max_batch_rows == 9
-    assert from_settings(file, {"max_batch_size": 0}, environment).excluding({})["policy"] == "none"
+    assert nothing.excluding({"policy": "cork"}) == {}
+    assert sized.excluding({"policy": "cork"}) == {"max_hold_s": 0.5}
 
 
 def test_the_environment_alone_counts() -> None:
@@ -192,36 +167,6 @@ def test_the_environment_alone_counts() -> None:
 
     assert imported == Imported(source="the environment", max_batch_rows=7, max_hold_s=0.25)
     assert read_environment({"PATH": "/bin"}) is None
-
-
-@pytest.mark.parametrize(
-    ("held", "environment", "says"),
-    [
-        ({"max_batch_size": 2.5}, {}, "max_batch_size must be a whole number, got 2.5"),
-        ({"max_batch_size": None}, {}, "max_batch_size must be a number, got None"),
-        ({"max_batch_time": "soon"}, {}, "max_batch_time must be a number, got 'soon'"),
-        ({"max_batch_time": math.inf}, {}, "max_batch_time must be a number, got inf"),
-        ({}, {SIZE: ""}, "MLSERVER_MODEL_MAX_BATCH_SIZE must be a number, got ''"),
-        ({"max_batch_size": 4}, {TIME: "x"}, "MLSERVER_MODEL_MAX_BATCH_TIME must be a number, got 'x'"),
-        ([1], {}, "must be a JSON object, got [1]"),
-    ],
-)
-def test_model_settings_that_make_no_sense_are_refused(
-    file: Path, held: Any, environment: Mapping[str, str], says: str
-) -> None:
-    message = wrong(from_settings, file, held, environment)
-
-    assert says in message
-    assert message.startswith((str(file), "MLSERVER_"))
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"max_batch_size": ' + b"1" * 5000]
-)
-def test_a_file_that_is_not_json_is_refused(file: Path, content: bytes) -> None:
-    file.write_bytes(content)
-
-    assert " is not JSON: " in wrong(read_model_settings, file, {})
 
 
 @pytest.mark.parametrize("read", [read_inference_service, lambda path: read_model_settings(path, {})])
