@@ -54,19 +54,6 @@ def test_the_digits_example_answers_as_the_model_does(monkeypatch: pytest.Monkey
     assert len(batch_ids) < 64
 
 
-def test_large_bodies_are_not_mixed_up(probe: Server) -> None:
-    """Two are more than a socket buffers; small ones come in between."""
-    texts = [f"{number} " * 30_000 for number in range(10, 34)]
-    sizes = []
-    for these in (texts, texts[::-1], [text[:9] for text in texts], texts):
-        bodies = [json.dumps([text]).encode() for text in these]
-        replies = asyncio.run(post_all(probe, "/remember", bodies))
-        assert [reply.json() for reply in replies] == [[text] for text in these]
-        if these[0] in texts:
-            sizes += [int(reply.headers["x-batch-size"]) for reply in replies]
-    assert max(sizes) >= 2
-
-
 def test_batches_are_limited_by_what_rows_weigh(probe: Server) -> None:
     """Texts share a batch up to the limit of 100 bytes, a longer one runs alone; the metrics count rows."""
     lengths = [250 if n == 30 else 5 + n % 40 for n in range(64)]

@@ -1,20 +1,15 @@
 """Workers that get a full batch while they run another one."""
 
-import asyncio
-import itertools
-import json
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.load import doubling
+from tests.e2e.load import Reply, are_doubles, asking
 from tests.e2e.server import SERVICES, Server, eventually, serving
-from tests.loops import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +52,7 @@ def test_nothing_that_must_not_run_twice_does_when_its_worker_is_killed(
     runs = tmp_path / "runs"
     monkeypatch.setenv("AHEAD_RUNS", str(runs))
     with serving(DOUBLER) as server:
-        with doubling(server, path="/once", clients=CLIENTS) as replies:
+        with asking(server, path="/once", clients=CLIENTS) as replies:
             for _ in range(3):
                 more_full(server, "once")
                 kill_in_a_batch(server)
@@ -67,51 +62,33 @@ def test_nothing_that_must_not_run_twice_does_when_its_worker_is_killed(
         numbers = [int(line) for line in runs.read_text().splitlines()]
         failed = [reply for reply in replies if reply.status != 200]
         assert len(numbers) == len(set(numbers)) >= len(replies) - len(failed) > 0
-        assert all(reply.is_right for reply in replies)
+        assert are_doubles(replies)
         assert 0 < len(failed) <= 3 * 4, "a batch has at most 4 requests, and the worker had no other"
         assert {reply.status for reply in failed} == {502}
 
 
-def is_double(body: bytes, row: np.ndarray[Any, Any]) -> bool:
-    """Whether a body is twice a row; one that mixes several replies need not be JSON."""
+def row_of(number: int) -> np.ndarray[Any, Any]:
+    return np.arange(12_000.0) + 1000 * number
+
+
+def is_double(reply: Reply) -> bool:
+    """Whether it is twice the row; one that mixes several replies need not be JSON."""
     try:
-        return np.array_equal(json.loads(body), 2 * row)
+        return reply.status == 200 and np.array_equal(reply.value, 2 * row_of(reply.number))
     except ValueError:
         return False
 
 
 def test_large_batches_arrive_whole() -> None:
     """They go through the shared file, also while workers are killed."""
-
-    are_right: list[bool] = []
-
-    async def client(http: httpx.AsyncClient, number: int, stop: asyncio.Event) -> None:
-        for step in itertools.count():
-            row = np.arange(12_000.0) + number * 1000 + step
-            reply = await http.post("/large", json=row.tolist())
-            are_right.append(reply.status_code == 200 and is_double(reply.content, row))
-            if stop.is_set():
-                return
-
-    def act(server: Server) -> None:
-        # Once is enough: on a busy machine, batch times scatter too much for more.
-        eventually(lambda: ahead(server, "large") > 0)
-        assert lost(server, "large") == 0
-        for _ in range(2):
-            kill_in_a_batch(server)
-            more_full(server, "large", count=5)
-
-    async def load(server: Server) -> None:
-        stop = asyncio.Event()
-        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S, verify=False) as http:
-            clients = [asyncio.create_task(client(http, number, stop)) for number in range(CLIENTS)]
-            try:
-                await asyncio.to_thread(act, server)
-            finally:
-                stop.set()
-                await asyncio.gather(*clients)
-
     with serving(DOUBLER) as server:
-        asyncio.run(load(server))
-        assert all(are_right)
+        large = asking(server, path="/large", clients=CLIENTS, body=lambda number: row_of(number).tolist())
+        with large as replies:
+            # Once is enough: on a busy machine, batch times scatter too much for more.
+            eventually(lambda: ahead(server, "large") > 0)
+            assert lost(server, "large") == 0
+            for _ in range(2):
+                kill_in_a_batch(server)
+                more_full(server, "large", count=5)
+        assert all(map(is_double, replies))
         assert lost(server, "large") > 0

@@ -106,12 +106,3 @@ def test_the_batches_of_a_killed_worker_run_again(threads: ThreadPoolExecutor) -
         eventually(lambda: server.metric("uncork_batches_total", api="fetch", outcome="lost") == 4)
         eventually(lambda: post(server, "open").status_code == 200)  # until then, no worker is ready
         assert [reply.result().json() for reply in slow] == ["wait"] * 4
-
-
-def test_a_server_that_stops_answers_all_that_run(threads: ThreadPoolExecutor) -> None:
-    with serving(UPSTREAM, "--drain-timeout", "30") as server:
-        slow = waiting(server, threads, 4)
-        post(server, "open")
-        os.kill(server.process.pid, signal.SIGTERM)
-        assert [reply.result().json() for reply in slow] == ["wait"] * 4
-        assert server.exit_code() == 0

@@ -131,55 +131,6 @@ def test_every_protocol_is_grouped(server: Server) -> None:
     assert server.metric("uncork_batches_total", api="predict") - before < rows / 2
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_arrays_are_grouped_by_header_and_parameter(server: Server, protocol: str) -> None:
-    def infer(language: str | None, beams: Any) -> tuple[int, Any, Any]:
-        headers = {} if language is None else {"x-lang": language}
-        module: Any = triton_http if protocol == "http" else triton_grpc
-        address = server.base.removeprefix("http://") if protocol == "http" else server.grpc
-        values = module.InferInput("input-0", [1, 1], "INT64")
-        values.set_data_from_numpy(np.array([[7]]))
-        with module.InferenceServerClient(address) as client:
-            result = client.infer("groups.arrays", [values], headers=headers, parameters={"beams": beams})
-        text = {name: result.as_numpy(name).tolist()[0] for name in ("n", "language", "beams")}
-        return tuple(each.decode() if isinstance(each, bytes) else each for each in text.values())  # type: ignore[return-value]
-
-    asked = [("de", 4), ("de", "4"), (None, 4), ("de", True), ("none", 4)]
-    with ThreadPoolExecutor(len(asked)) as pool:
-        found = [*pool.map(lambda each: infer(*each), asked)]
-    assert found == [(7, "de", 4), (7, "de", "4"), (7, "none", 4), (7, "de", True), (7, "none", 4)]
-    reply = HTTP.post(f"{server.base}/arrays", json=[7])
-    assert (reply.status_code, "the parameter 'beams' is missing" in reply.text) == (400, True)
-
-
-def test_a_parameter_of_v2_stands_for_the_field(server: Server) -> None:
-    body = {
-        "parameters": {"language": "de"},
-        "inputs": [
-            {"name": name, "shape": [2], "datatype": "INT64", "data": [1, 2]} for name in ("n", "other")
-        ],
-    }
-    outputs = post(server, "/v2/models/groups/infer", body)["outputs"]
-    assert {each["name"]: each["data"] for each in outputs} == {"n": [1, 2], "group": ["de", "de"]}
-
-
-def test_without_groups_each_row_has_its_own_parameters(server: Server) -> None:
-    """Clients of all protocols share a batch; the handler decides what the parameters mean."""
-
-    def infer(beams: int) -> Any:
-        body = {"inputs": [{"name": "input-0", "shape": [2], "datatype": "INT64", "data": [1, 2]}]}
-        parameters = {"parameters": {"beams": beams, "binary_data_output": False}}
-        [output] = post(server, "/v2/models/groups.parameters/infer", body | parameters)["outputs"]
-        return output["data"]
-
-    before = server.metric("uncork_batches_total", api="parameters")
-    with ThreadPoolExecutor(8) as pool:
-        other = pool.submit(post, server, "/parameters", 5)
-        assert [*pool.map(infer, range(7))] == [[beams, beams] for beams in range(7)]
-        assert other.result(HANG_S) == {"own": "none"}
-    assert server.metric("uncork_batches_total", api="parameters") - before < 8
-
-
 def test_a_request_fails_with_its_first_bad_part(server: Server) -> None:
     """A row that kills workers fails its own request; others of its groups are answered."""
     bad = {"instances": [*rows_of(LANGUAGES), {"n": -1, "language": "it"}]}
@@ -189,9 +140,3 @@ def test_a_request_fails_with_its_first_bad_part(server: Server) -> None:
         assert reply.status_code == 502
         assert [one.result(HANG_S) for one in good] == [[*enumerate(LANGUAGES)]] * 4
     assert v1(server) == [*enumerate(LANGUAGES)]
-
-
-def test_groups_are_no_labels(server: Server) -> None:
-    post(server, "/predict", {"n": 1, "language": "a-secret-language"})
-    assert "a-secret-language" not in HTTP.get(f"{server.base}/metrics").text
-    assert "a-secret-language" not in server.output

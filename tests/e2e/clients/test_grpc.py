@@ -6,7 +6,7 @@ import asyncio
 import queue
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from tests.e2e.clients.test_protocols import DOUBLED, MODELS, ROWS, question, told
 from tests.e2e.server import PROBE, SERVICES, Server, eventually, serving
-from tests.e2e.services.models import POISON
 from tests.loops import HANG_S
 from uncork_gateway.grpc.messages import message
 
@@ -49,12 +48,6 @@ def client(server: Server) -> Iterator[triton.InferenceServerClient]:
 def floats(rows: list[list[float]]) -> triton.InferInput:
     values = triton.InferInput("rows", [len(rows), 3], "FP32")
     values.set_data_from_numpy(np.array(rows, np.float32))
-    return values
-
-
-def texts(*items: str) -> triton.InferInput:
-    values = triton.InferInput("items", [len(items)], "BYTES")
-    values.set_data_from_numpy(np.array(items, dtype=object))
     return values
 
 
@@ -214,62 +207,6 @@ def test_clients_of_all_protocols_share_a_batch(server: Server) -> None:
         return len({batch for _, batch in answers}) == 1
 
     eventually(is_one_batch)
-
-
-def test_of_many_callers_only_the_bad_one_the_late_one_and_the_one_that_leaves_are_not_answered(
-    server: Server,
-) -> None:
-    """Sixty-four callers over HTTP and gRPC: one sends a poison row, one has no time, one cancels."""
-    items = [f"item {number}" for number in range(61)]
-
-    async def over_grpc(client: triton_aio.InferenceServerClient, item: str, **options: Any) -> Any:
-        try:
-            result = await client.infer("models.texts", [texts(item)], **options)
-        except triton.InferenceServerException as error:
-            return code(error)
-        return result.as_numpy("item")[0].decode()
-
-    async def over_http(http: httpx.AsyncClient, item: str) -> Any:
-        reply = await http.post("/v1/models/models.texts:predict", json={"instances": [item]})
-        return reply.json()["predictions"][0]["item"]
-
-    async def run() -> list[Any]:
-        async with (
-            triton_aio.InferenceServerClient(server.grpc) as one,
-            httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http,
-        ):
-            good = [over_http(http, item) for item in items[::2]] + [
-                over_grpc(one, item) for item in items[1::2]
-            ]
-            await one.is_server_live()  # connected, so that the call is sent before it is cancelled
-            odd = [over_grpc(one, POISON), over_grpc(one, "late", client_timeout=0.001), leave(one)]
-            return await asyncio.gather(*good, *odd, return_exceptions=True)
-
-    async def leave(client: triton_aio.InferenceServerClient) -> None:
-        leaving = asyncio.ensure_future(client.infer("models.texts", [texts("leaver")]))
-        asyncio.get_running_loop().call_later(0.01, leaving.cancel)
-        await leaving
-
-    async def leave_again() -> None:
-        async with triton_aio.InferenceServerClient(server.grpc) as one:
-            await one.is_server_live()
-            with suppress(asyncio.CancelledError):
-                await leave(one)
-
-    def has_left() -> bool:
-        if server.metric("uncork_requests_total", api="texts", protocol="grpc", status="499") > left:
-            return True
-        asyncio.run(leave_again())  # on a busy machine, the call may have been cancelled before it was sent
-        return False
-
-    left = server.metric("uncork_requests_total", api="texts", protocol="grpc", status="499")
-    *answers, poisoned, late, cancelled = asyncio.run(run())
-
-    assert answers == items[::2] + items[1::2]
-    assert (poisoned, late) == ("INTERNAL", "DEADLINE_EXCEEDED")
-    assert isinstance(cancelled, asyncio.CancelledError)
-    eventually(has_left)
-    assert server.metric("uncork_queue_rows", api="texts") == 0
 
 
 def test_tls_and_keys(tmp_path: Path) -> None:

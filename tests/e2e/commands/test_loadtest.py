@@ -63,23 +63,6 @@ def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
     assert "Plotly.newPlot" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("path", "random"),
-    [
-        ("/throw", {"low": 1, "high": 6, "integers": True}),
-        ("/pixel", {"low": 0, "high": 9, "integers": True}),
-    ],
-)
-def test_a_strict_service_accepts_random_rows(path: str, random: dict[str, Any]) -> None:
-    done = run_uncork(
-        "loadtest", STRICT, "--path", path, "--rate", "100", "--shape", "2", *BRIEF, "--json", "-"
-    )
-    found = figures(done)
-
-    assert found["plan"]["random"]["numbers"] == random
-    assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
-
-
 def test_a_gateway_with_several_services(tmp_path: Path) -> None:
     """Each API is found at the path with its service, too; without a path, the error lists the routes."""
     file = tmp_path / "uncork.toml"

@@ -1,14 +1,15 @@
 """``uncork config``, and a server with settings from a file, the environment and the command line."""
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from tests.e2e.server import HTTP, run_uncork, serving
+from tests.expected import check_texts
 
 pytestmark = pytest.mark.slow
 
@@ -71,10 +72,13 @@ def write(folder: Path, *, version: int) -> None:
     os.utime(file, (version, version))
 
 
-def in_force(*arguments: str) -> Any:
-    result = run_uncork("config", "serve", "--json", *arguments)
+def shown(folder: Path, *arguments: str) -> str:
+    """What is printed of settings that are not the defaults."""
+    result = run_uncork("config", "serve", *arguments)
     assert result.returncode == 0, result.stderr
-    return msgspec.json.decode(result.stdout)
+    assert "\x1b" not in result.stdout
+    lines = [re.sub(" {2,}", "  ", line) for line in result.stdout.replace(str(folder), "").splitlines()]
+    return "".join(f"{line}\n" for line in lines if not line.endswith("  default"))
 
 
 def answers(base: str) -> set[tuple[int, str, int]]:
@@ -103,39 +107,18 @@ def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
 
 
 def test_what_is_in_force_is_shown_with_its_source(place: Path) -> None:
-    """Of the command and of each api; the service is not set up."""
-    shown = in_force("--workers", "3")
+    """Of the command and of each API. The service is not set up, and what it prints is no part of it."""
+    document = run_uncork("config", "serve", "--json", "--workers", "3")
+    settings = msgspec.json.decode(document.stdout)["settings"]
 
-    settings, predict, stream = shown["settings"], shown["apis"]["predict"], shown["apis"]["stream"]
-    file = place / "uncork.toml"
-    assert shown["config"] == str(file)
+    check_texts(Path(__file__).parent / "config.txt", shown(place, "--workers", "3"))
     assert settings["workers"] == {"value": "3", "source": "--workers", "text": "3"}
-    assert settings["mb_max_latency"] == {
-        "value": 1000.0,
-        "source": f"{file}: mb-max-latency",
-        "text": "1000",
-    }
     assert settings["admin_port"] == {"value": None, "source": "default", "text": "(served on --port)"}
-    assert {name: (one["value"], one["source"]) for name, one in predict.items()} == {
-        "route": ("/elsewhere", f"{file}: api.predict.route"),
-        "mb_max_latency": (2000, f"{file}: api.predict.mb_max_latency"),
-        "mb_max_batch_size": (2, f"{file}: api.predict.mb_max_batch_size"),
-        "mb_max_batch_bytes": (64 * 2**20, "default"),
-        "policy": ("fixed:4000", "UNCORK_API_PREDICT_POLICY"),
-        "timeout": (7, "code"),
-        "idempotent": (True, "default"),
-        "cost": (None, "default"),
-        "allowed_batch_sizes": (None, "default"),
-        "allowed_lengths": (None, "default"),
-        "workers": (None, "default"),
-    }
-    assert (stream["policy"]["value"], stream["policy"]["source"]) == ("none", "code")
     assert not (place / "was set up").exists()
 
 
-@pytest.fixture
-def several(tmp_path: Path) -> Path:
-    """A file with two services, of which one keeps to routes with its name."""
+def test_several_services_are_shown_one_after_the_other(tmp_path: Path) -> None:
+    """Each with its own settings and APIs; what they share is above. Secrets are not shown."""
     write(tmp_path, version=1)
     target = f"target = '{tmp_path / 'service.py'}:Echo'"
     file = tmp_path / "several.toml"
@@ -153,53 +136,5 @@ def several(tmp_path: Path) -> Path:
         workers = 3
         """
     )
-    return file
-
-
-def test_several_services_are_shown_one_after_the_other(several: Path) -> None:
-    """Each with its own settings and APIs; what they share is above. Secrets are not shown."""
-    shown = in_force("--config", str(several), "--mb-max-latency", "100")
-    echo, other = shown["services"]["echo"], shown["services"]["other"]
-
-    assert shown["apis"] == {}
-    assert "workers" not in shown["settings"]
-    assert "port" in shown["settings"]
-    assert echo["settings"]["environment"]["value"] == ["TOKEN=***"]
-    own = {
-        name: (other["settings"][name]["value"], other["settings"][name]["source"])
-        for name in ("workers", "policy")
-    }
-    assert own == {
-        "workers": ("3", f"{several}: services.other.workers"),
-        "policy": ("aimd", f"{several}: policy"),
-    }
-    assert echo["apis"]["predict"]["timeout"]["source"] == f"{several}: services.echo.api.predict.timeout"
-    assert other["apis"]["predict"]["timeout"]["source"] == "code"
-    assert other["apis"]["predict"]["route"] == {
-        "value": "/other/predict",
-        "source": f"{several}: services.other.own_routes",
-        "text": "/other/predict",
-    }
-    assert other["apis"]["compiled"]["mb_max_latency"]["source"] == "--mb-max-latency"
-
-    table = [
-        line.split() for line in run_uncork("config", "serve", "--config", str(several)).stdout.splitlines()
-    ]
-    headings = [line[:-2] for line in table if line[-2:] == ["value", "from"]]
-    apis = ("predict", "compiled", "stream")
-    assert headings == [
-        ["uncork", "serve"],
-        *[["service", "echo"], *[["API", f"echo/{api}"] for api in apis]],
-        *[["service", "other"], *[["API", f"other/{api}"] for api in apis]],
-    ]
-    assert ["environment", "TOKEN=***", f"{several}:", "services.echo.environment"] in table
-
-
-def test_tables_for_people(place: Path) -> None:
-    table = run_uncork("config", "serve", "--policy", "aimd").stdout.splitlines()
-
-    assert table[0].split() == ["uncork", "serve", "value", "from"]
-    assert ["policy", "aimd", "--policy"] in [line.split() for line in table]
-    assert "\x1b" not in "".join(table)
-    assert "imported" not in table  # what the service prints is no part of it
-    assert ["API", "predict", "value", "from"] in [line.split() for line in table]
+    text = shown(tmp_path, "--config", str(file), "--mb-max-latency", "100")
+    check_texts(Path(__file__).parent / "config_of_services.txt", text)

@@ -1,16 +1,14 @@
-"""Start and stop: usage errors, a port in use, setup that fails, drains, and no process left behind."""
+"""Start and stop: usage errors, setup that fails, drains, and no process left behind."""
 
 import asyncio
 import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import termios
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -18,7 +16,6 @@ import pytest
 
 from tests.e2e.server import HTTP, PROBE, SERVICES, Server, eventually, run_uncork, serving
 from tests.loops import HANG_S
-from uncork_dispatcher import CORE_IS_COMPILED
 
 
 def test_a_module_that_lacks_a_package_is_told_once(tmp_path: Path) -> None:
@@ -33,20 +30,6 @@ def test_a_module_that_lacks_a_package_is_told_once(tmp_path: Path) -> None:
     assert result.stderr.count("import no_such_package") == 1
     assert result.stderr.count("cannot be imported") == 1
     assert result.stderr.count("install it for the Python that runs the workers") == 1
-
-
-def test_a_port_in_use_is_said_at_once() -> None:
-    """No worker is started for nothing; the exit code is 1."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-
-        result = run_uncork("serve", PROBE, "--port", str(port))
-
-    assert result.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_a_setup_that_fails_is_shown_and_told() -> None:
@@ -226,15 +209,6 @@ def test_workers_do_not_outlive_a_gateway_that_was_killed() -> None:
 
         eventually(lambda: not any(is_alive(worker) for worker in workers))
         assert isinstance(slow.exception(), httpx.TransportError)
-
-
-def test_version_is_printed() -> None:
-    """``uncork --version`` names program and version, and how the core runs."""
-    result = run_uncork("--version")
-
-    assert result.returncode == 0
-    core = "compiled core" if CORE_IS_COMPILED else "pure Python"
-    assert result.stdout == f"uncork {version('uncork')} ({core})\n"
 
 
 def is_alive(process: int) -> bool:

@@ -1,18 +1,15 @@
 """``uncork serve --reload``: new code takes over under load, and nobody notices but by the answers."""
 
-import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.e2e.lifecycle.test_lifecycle import is_alive
+from tests.e2e.load import Reply, asking
 from tests.e2e.server import HTTP, Server, eventually, serving
-from tests.loops import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -46,47 +43,15 @@ def write(folder: Path, version: str, *, setup: str = "pass", more: str = "") ->
     (folder / "service.py").write_text(SERVICE.format(version=version, setup=setup, more=more))
 
 
-class Load:
-    """Clients that ask again and again; what they were answered, as (status, version, answer of a module)."""
+def load(server: Server) -> AbstractContextManager[list[Reply]]:
+    return asking(server, path="/predict", clients=_CLIENTS)
 
-    def __init__(self, server: Server) -> None:
-        self._url = f"{server.base}/predict"
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(_CLIENTS)]
-        self.seen: Counter[tuple[int, str, str]] = Counter()
-        self.troubles: list[str] = []
 
-    def sees(self, version: str, answer: str) -> bool:
-        """Whether some client was answered so."""
-        return self.seen[200, version, answer] > 0
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Ask until the block ends."""
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            for thread in self._threads:
-                thread.join()
-
-    def _ask(self, number: int) -> None:
-        with httpx.Client(timeout=HANG_S, verify=False) as http:
-            count = 0
-            while not self._stop.is_set():
-                count += 1
-                mine = [number, count]
-                try:
-                    reply = http.post(self._url, json=mine)
-                    echoed, version, answer = reply.json() if reply.status_code == 200 else (mine, "", "")
-                except (httpx.HTTPError, ValueError) as error:
-                    self.troubles.append(repr(error))
-                    return
-                self.seen[reply.status_code, version, answer] += 1
-                if echoed != mine:
-                    self.troubles.append(f"{mine} was answered with {echoed}")
+def answers(replies: Sequence[Reply]) -> set[tuple[str, str]]:
+    """The versions of the service and of its module that clients have seen; each got its own answer."""
+    found = [(reply.number, reply.value) for reply in list(replies) if reply.status == 200]
+    assert all(echoed == number for number, (echoed, _, _) in found)
+    return {(version, answer) for _, (_, version, answer) in found}
 
 
 def test_versions_take_over_under_load(tmp_path: Path) -> None:
@@ -94,14 +59,13 @@ def test_versions_take_over_under_load(tmp_path: Path) -> None:
     write(tmp_path, "one")
     (tmp_path / "answers.py").write_text("ANSWER = 'a'")
     with serving(f"{tmp_path}/service.py:Echo", "--workers", "2", "--reload") as server:
-        load = Load(server)
         workers = set(server.workers())
-        with load.running():
-            eventually(lambda: load.sees("one", "a"))
+        with load(server) as replies:
+            eventually(lambda: ("one", "a") in answers(replies))
             write(tmp_path, "two")
-            eventually(lambda: load.sees("two", "a"))
+            eventually(lambda: ("two", "a") in answers(replies))
             (tmp_path / "answers.py").write_text("ANSWER = 'b'")
-            eventually(lambda: load.sees("two", "b"))
+            eventually(lambda: ("two", "b") in answers(replies))
             (tmp_path / "service.py").write_text("class Echo(")
             eventually(
                 lambda: "service.py changed: reload failed, the old workers keep running" in server.output
@@ -109,16 +73,13 @@ def test_versions_take_over_under_load(tmp_path: Path) -> None:
             write(tmp_path, "bad", setup="raise OSError('no weights')")
             eventually(lambda: "failed in setup: OSError: no weights" in server.output)
             write(tmp_path, "three", more=MORE)
-            eventually(lambda: load.sees("three", "b"))
+            eventually(lambda: ("three", "b") in answers(replies))
             eventually(lambda: HTTP.post(f"{server.base}/more", json=5).status_code == 200)
         eventually(partial(has_workers, server, 2))
         workers |= set(server.workers())
 
-        assert load.troubles == []
-        assert {(version, answer) for _, version, answer in load.seen} == {
-            *[("one", "a"), ("two", "a"), ("two", "b"), ("three", "b")]
-        }
-        assert {status for status, _, _ in load.seen} == {200}
+        assert answers(replies) == {("one", "a"), ("two", "a"), ("two", "b"), ("three", "b")}
+        assert {reply.status for reply in replies} == {200}
         assert "SyntaxError" in server.output
         assert "service.py changed: reloaded" in server.output
         # On a busy machine it may change while the reload before it runs, and be named with the next file.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lifecycle.test_reload import Load, has_workers, write
+from tests.e2e.lifecycle.test_reload import answers, has_workers, load, write
 from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
 
 pytestmark = pytest.mark.slow
@@ -29,14 +29,13 @@ def service(tmp_path: Path) -> str:
 def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
     """By the command and by SIGHUP; code that fails changes nothing, and the command reports it."""
     with serving(service, "--workers", "2") as server:
-        load = Load(server)
-        with load.running():
-            eventually(lambda: load.sees("one", "a"))
+        with load(server) as replies:
+            eventually(lambda: ("one", "a") in answers(replies))
             write(tmp_path, "second")
             reload = run_uncork("reload", "--port", port(server))
             assert (reload.returncode, reload.stderr) == (0, "")
             assert reload.stdout.startswith("reloaded after ")
-            eventually(lambda: load.sees("second", "a"))
+            eventually(lambda: ("second", "a") in answers(replies))
             write(tmp_path, "broken", setup="raise OSError('no weights')")
             failed = run_uncork("reload", "--port", port(server))
             assert failed.returncode == 1
@@ -44,11 +43,11 @@ def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
             assert "failed in setup: OSError: no weights" in failed.stderr
             write(tmp_path, "number three")
             server.process.send_signal(signal.SIGHUP)
-            eventually(lambda: load.sees("number three", "a"))
+            eventually(lambda: ("number three", "a") in answers(replies))
         eventually(partial(has_workers, server, 2))
 
-        assert load.troubles == []
-        assert {status for status, _, _ in load.seen} == {200}
+        assert answers(replies)
+        assert {reply.status for reply in replies} == {200}
 
 
 def test_a_reload_ends_a_crash_loop(tmp_path: Path, service: str) -> None:
@@ -72,13 +71,12 @@ def test_workers_are_recycled_under_load(tmp_path: Path, service: str) -> None:
     )
     with serving(service, "--workers", "2", "--max-worker-memory", "100MiB") as server:
         first = set(server.workers())
-        load = Load(server)
-        with load.running():
+        with load(server) as replies:
             eventually(lambda: not first & set(server.workers()))
             eventually(partial(has_workers, server, 2))
 
-        assert load.troubles == []
-        assert {status for status, _, _ in load.seen} == {200}
+        assert answers(replies)
+        assert {reply.status for reply in replies} == {200}
         assert "MiB; a new worker" in server.output
         assert server.metric("uncork_worker_restarts_total") == 0
 

@@ -23,7 +23,7 @@ from uncork_loadtests.servers import reserved_port
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/uncork.json").read_text())
 RULES = ROOT / "deploy/prometheus/rules.yml"
-RULES_READ = yaml.safe_load(RULES.read_text())
+ALERTS = Path(__file__).parent / "alerts.yml"
 NAME = re.compile(r"\b(?:uncork|process)_[a-z_]+")
 # What does not happen to this server.
 MAY_BE_EMPTY = ("uncork_shed_total",)
@@ -202,91 +202,13 @@ def test_alerts_are_evaluated(prometheus: Prometheus) -> None:
         prometheus.ask(rule["query"])
 
 
-def series(name: str, values: str, **labels: str) -> dict[str, str]:
-    """Samples of the api ``predict``, a minute apart."""
-    told = ",".join(f'{label}="{value}"' for label, value in {"api": "predict", "job": "j", **labels}.items())
-    return {"series": f"{name}{{{told}}}", "values": values}
-
-
-REQUESTS = series("uncork_requests_total", "0+1000x60", status="200")
-GOAL = series("uncork_goal_seconds", "0.3x60")
-
-
-def slow(late: int) -> list[dict[str, str]]:
-    """Of 1000 requests a minute, so many take longer than 0.3 s, and none longer than 0.5 s."""
-    name = "uncork_request_duration_seconds_bucket"
-    return [
-        series(name, f"0+{count}x60", le=bound)
-        for bound, count in (("0.3", 1000 - late), ("0.5", 1000), ("+Inf", 1000))
-    ]
-
-
-ERRORS = "predict: more than 1 % of requests end in an error"
-SHEDS = "predict: more than 1 % of requests are refused"
-SLOW = "predict: the slowest 1 % of requests take 400ms, more than the goal"
-
-
-@pytest.mark.parametrize(
-    ("alert", "given", "summary"),
-    [
-        ("UncorkErrors", [REQUESTS, series("uncork_errors_total", "0+20x60", status="500")], ERRORS),
-        ("UncorkErrors", [REQUESTS, series("uncork_errors_total", "0+5x60", status="500")], ""),
-        ("UncorkErrors", [REQUESTS, series("uncork_errors_total", "0+20x5 100x55", status="500")], ""),
-        ("UncorkErrors", [REQUESTS], ""),
-        ("UncorkSheds", [REQUESTS, series("uncork_shed_total", "0+20x60", reason="deadline")], SHEDS),
-        ("UncorkSheds", [REQUESTS, series("uncork_shed_total", "0+5x60", reason="deadline")], ""),
-        ("UncorkSlow", [GOAL, *slow(20)], SLOW),
-        ("UncorkSlow", [GOAL, *slow(5)], ""),
-        ("UncorkSlow", slow(20), ""),
-    ],
-)
-def test_an_alert_fires_when_it_should(
-    alert: str, given: list[dict[str, str]], summary: str, tmp_path: Path
-) -> None:
-    """After half an hour with 1000 requests a minute, of which some fail, are refused or are late."""
-    assert_fires(alert, given, [{"api": "predict", "job": "j"}] if summary else [], summary, tmp_path)
-
-
-def assert_fires(
-    alert: str, given: list[dict[str, str]], labels: list[dict[str, str]], summary: str, folder: Path
-) -> None:
-    """Check that an alert fires for these labels only, with this summary."""
-    [rule] = [one for group in RULES_READ["groups"] for one in group["rules"] if one["alert"] == alert]
-    firing = [
-        {
-            "exp_labels": {**of_one, **rule["labels"]},
-            "exp_annotations": {**rule["annotations"], "summary": summary},
-        }
-        for of_one in labels
-    ]
-    expected = {"alertname": alert, "eval_time": "30m", "exp_alerts": firing}
-    run_promtool({"input_series": given, "alert_rule_test": [expected]}, folder)
-
-
-def run_promtool(test: dict[str, Any], folder: Path) -> None:
-    """Let promtool run one test, with samples a minute apart."""
-    file = folder / "test.yml"
-    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [{"interval": "1m", **test}]}))
+def run_promtool(file: Path) -> None:
     done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def durations(bound: str, **labels: str) -> list[dict[str, str]]:
-    """1000 requests a minute that all take between half of the bound and the bound, in seconds."""
-    name = "uncork_request_duration_seconds_bucket"
-    counts = {str(float(bound) / 2): "0x60", bound: "0+1000x60", "+Inf": "0+1000x60"}
-    return [series(name, counted, le=le, **labels) for le, counted in counts.items()]
-
-
-FAST, SLOW_ONE = {"service": "fast"}, {"service": "slow"}
-TWO_SERVICES = [
-    *durations("0.02", **FAST),
-    *durations("2", **SLOW_ONE),
-    series("uncork_goal_seconds", "0.3x60", **FAST),
-    series("uncork_goal_seconds", "1.5x60", **SLOW_ONE),
-    *(series("uncork_requests_total", "0+1000x60", status="200", **one) for one in (FAST, SLOW_ONE)),
-    series("uncork_errors_total", "0+500x60", status="500", **SLOW_ONE),
-]
+def test_an_alert_fires_when_it_should() -> None:
+    run_promtool(ALERTS)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +223,7 @@ TWO_SERVICES = [
 def test_the_dashboard_keeps_services_with_an_api_of_one_name_apart(
     panel: str, legend: str, value: dict[str, float], tmp_path: Path
 ) -> None:
-    """Their latencies and goals differ by far, and only one of them fails."""
+    """Their latencies and goals differ by far, and only one of them fails, in the file about alerts."""
     [query] = [
         target["expr"]
         for one in DASHBOARD["panels"]
@@ -317,30 +239,13 @@ def test_the_dashboard_keeps_services_with_an_api_of_one_name_apart(
         for service, number in value.items()
     ]
     expected = {"expr": asked, "eval_time": "30m", "exp_samples": samples}
-    run_promtool({"input_series": TWO_SERVICES, "promql_expr_test": [expected]}, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("alert", "summary"),
-    [
-        ("UncorkSlow", "slow predict: the slowest 1 % of requests take 1.99s, more than the goal"),
-        ("UncorkErrors", "slow predict: more than 1 % of requests end in an error"),
-    ],
-)
-def test_an_alert_names_the_service_it_is_about(alert: str, summary: str, tmp_path: Path) -> None:
-    assert_fires(alert, TWO_SERVICES, [{"api": "predict", "job": "j", "service": "slow"}], summary, tmp_path)
-
-
-def test_a_service_without_workers_beside_one_that_has_some(tmp_path: Path) -> None:
-    workers = [
-        {
-            "series": f'uncork_workers{{instance="i", job="j", service="{service}", state="idle"}}',
-            "values": values,
-        }
-        for service, values in (("fast", "1x60"), ("slow", "0x60"))
+    [services] = [
+        one for one in yaml.safe_load(ALERTS.read_text())["tests"] if "API of one name" in one["name"]
     ]
-    labels = [{"instance": "i", "job": "j", "service": "slow"}]
-    assert_fires("UncorkNoWorkerReady", workers, labels, "i slow: no worker is ready", tmp_path)
+    test = {**services, "alert_rule_test": [], "promql_expr_test": [expected]}
+    file = tmp_path / "test.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
+    run_promtool(file)
 
 
 def test_promtool_finds_nothing_wrong(server: Server) -> None:

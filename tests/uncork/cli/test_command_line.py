@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +12,7 @@ from uncork.cli.app import app
 from uncork.cli.command import PANELS
 from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.option_fields import option_parameters
+from uncork_dispatcher import CORE_IS_COMPILED
 
 
 @pytest.mark.parametrize("columns", [50, 80, 200])
@@ -43,3 +45,10 @@ def test_help_names_every_option_and_help_all_explains_it(command: str) -> None:
     assert sorted(name for names in PANELS.values() for name in names) == sorted(
         {name for names in PANELS.values() for name in names}
     )
+
+
+def test_the_version_names_how_the_core_runs() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+
+    core = "compiled core" if CORE_IS_COMPILED else "pure Python"
+    assert (result.exit_code, result.stdout) == (0, f"uncork {version('uncork')} ({core})\n")
