@@ -12,7 +12,7 @@ import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 
-from tests.e2e.clients.test_grpc import PredictRequest, PredictResponse
+from tests.e2e.clients.tensorflow import predict
 from tests.e2e.server import HTTP, SERVICES, Server, serving
 from tests.loops import HANG_S
 
@@ -89,23 +89,10 @@ def v2_grpc(server: Server) -> Found:
 
 
 def predict_grpc(server: Server) -> Found:
-    request = PredictRequest()
-    request.model_spec.name = "groups"
-    number, language = request.inputs["n"], request.inputs["language"]
-    number.dtype, language.dtype = 9, 7
-    for tensor in (number, language):
-        tensor.tensor_shape.dim.add(size=len(LANGUAGES))
-    number.int64_val.extend(range(len(LANGUAGES)))
-    language.string_val.extend(each.encode() for each in LANGUAGES)
+    inputs = {"n": np.arange(len(LANGUAGES)), "language": np.array(LANGUAGES, object)}
     with grpc.insecure_channel(server.grpc) as channel:
-        method = channel.unary_unary(
-            "/tensorflow.serving.PredictionService/Predict",
-            request_serializer=PredictRequest.SerializeToString,
-            response_deserializer=PredictResponse.FromString,
-        )
-        reply = method(request, timeout=HANG_S)
-    groups = [each.decode() for each in reply.outputs["group"].string_val]
-    return [*zip(reply.outputs["n"].int64_val, groups, strict=True)]
+        outputs = predict(channel, "groups", inputs).outputs
+    return [*zip(outputs["n"].int64_val, map(bytes.decode, outputs["group"].string_val), strict=True)]
 
 
 CLIENTS: list[Callable[[Server], Found]] = [

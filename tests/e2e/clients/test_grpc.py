@@ -20,6 +20,7 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from tests.e2e.clients import tensorflow
 from tests.e2e.clients.test_protocols import DOUBLED, MODELS, ROWS, question, told
 from tests.e2e.server import PROBE, SERVICES, Server, eventually, serving
 from tests.loops import HANG_S
@@ -28,9 +29,6 @@ from uncork_gateway.grpc.messages import message
 pytestmark = pytest.mark.slow
 
 STREAMS = f"{SERVICES / 'streams.py'}:Streams"
-PredictRequest, PredictResponse = (
-    message(f"tensorflow.serving.Predict{kind}") for kind in ("Request", "Response")
-)
 
 
 @pytest.fixture(scope="module")
@@ -52,20 +50,7 @@ def floats(rows: list[list[float]]) -> triton.InferInput:
 
 
 def predict(channel: Any, rows: list[list[float]], **options: Any) -> Any:
-    """Call TensorFlow Serving's Predict, and return the call."""
-    method = channel.unary_unary(
-        "/tensorflow.serving.PredictionService/Predict",
-        request_serializer=PredictRequest.SerializeToString,
-        response_deserializer=PredictResponse.FromString,
-    )
-    request = PredictRequest()
-    request.model_spec.name = "models"
-    tensor = request.inputs["rows"]
-    tensor.dtype = 1
-    tensor.tensor_shape.dim.add(size=len(rows))
-    tensor.tensor_shape.dim.add(size=3)
-    tensor.tensor_content = np.array(rows, np.float32).tobytes()
-    return method(request, timeout=HANG_S, **options)
+    return tensorflow.predict(channel, "models", {"rows": np.array(rows, np.float32)}, **options)
 
 
 def is_serving(channel: Any, service: str) -> bool:

@@ -202,14 +202,6 @@ def test_each_process_of_uvicorn_has_its_own_workers() -> None:
         assert len(workers_of(server)) == 4
 
 
-def test_links_name_the_path_before_the_application() -> None:
-    """As behind a reverse proxy that removes the prefix."""
-    with uvicorn("--root-path", "/api") as server:
-        document = HTTP.get(f"{server.base}/openapi.json").json()
-        assert document["servers"] == [{"url": "/api/models"}]
-        assert HTTP.post(f"{server.base}/hasty", json=1).json() == 1
-
-
 def test_the_guide_works(tmp_path: Path) -> None:
     """Its programs, each with the service in a file beside it."""
     function, service, whole, guarded = [block.code for block in blocks(DOCS / "guides/fastapi.md", "python")]

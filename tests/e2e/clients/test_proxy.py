@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-import tritonclient.http as triton
 
 from tests.e2e.clients.test_protocols import MODELS, infer, post
+from tests.e2e.lifecycle.test_lifecycle import is_alive
+from tests.e2e.load import asking
 from tests.e2e.server import HTTP, Server, eventually, proxying, run_uncork, running, serving
 
 # What the servers behind it hold is not what is tested here.
@@ -76,25 +74,6 @@ def test_tritons_clients_are_merged(proxy: Server, binary: bool) -> None:
     assert found == [[[2 * value for value in row] for row in own] for own in rows]
 
 
-def test_bytes_of_unequal_length_are_merged(proxy: Server) -> None:
-    """Several inputs and requested outputs, through Triton's client."""
-
-    def ask(number: int) -> str:
-        with triton.InferenceServerClient(proxy.base.removeprefix("http://")) as client:
-            word = triton.InferInput("word", [1], "BYTES")
-            word.set_data_from_numpy(np.array(["ü" * number], dtype=object))
-            answer = client.infer(
-                "models.texts",
-                [word],
-                outputs=[triton.InferRequestedOutput("item"), triton.InferRequestedOutput("length")],
-            )
-            assert answer.as_numpy("length").tolist() == [number]
-            return str(answer.as_numpy("item")[0].decode())
-
-    with ThreadPoolExecutor(12) as pool:
-        assert list(pool.map(ask, range(1, 13))) == ["ü" * number for number in range(1, 13)]
-
-
 def test_a_proxy_has_nothing_to_reload_and_a_stop_answers_what_is_held(model_server: Server) -> None:
     """Neither the command nor SIGHUP does anything to it. SIGTERM releases requests at once."""
     patient = ("--policy", "fixed:600000", "--max-latency", "600000", "--drain-delay", "0.5")
@@ -131,43 +110,23 @@ def test_a_server_that_is_killed_under_load_costs_nobody_an_answer() -> None:
         serving(MODELS, *UNBATCHED, *PATIENT) as other,
         proxying(one.base, other.base) as front,
     ):
-        stop = threading.Event()
-        statuses: list[int] = []
-
-        def client(number: int) -> None:
-            count = 0
-            while not stop.is_set():
-                item = f"{number}: {count}"
-                reply = texts(front, [item])
-                statuses.append(reply.status_code)
-                assert reply.status_code == 200, reply.text
-                assert reply.json()["predictions"][0]["item"] == item
-                count += 1
-
-        with ThreadPoolExecutor(8) as pool:
-            clients = [pool.submit(client, number) for number in range(8)]
-            try:
-                eventually(lambda: len(statuses) > 50)
-                workers = other.workers()
-                other.process.kill()
-                so_far = len(statuses)
-                eventually(lambda: len(statuses) > so_far + 100)
-            finally:
-                stop.set()
-            for each in clients:
-                each.result()
-        assert set(statuses) == {200}
+        asked = asking(
+            front,
+            path="/v1/models/models.texts:predict",
+            clients=8,
+            body=lambda number: {"instances": [number]},
+        )
+        with asked as replies:
+            eventually(lambda: len(replies) > 50)
+            workers = other.workers()
+            other.process.kill()
+            so_far = len(replies)
+            eventually(lambda: len(replies) > so_far + 100)
+        assert {reply.status for reply in replies} == {200}
+        assert all(reply.value["predictions"][0]["item"] == reply.number for reply in replies)
         assert front.ready()
         for worker in workers:
             eventually(lambda worker=worker: not is_alive(worker))  # type: ignore[misc]
-
-
-def is_alive(process_id: int) -> bool:
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @contextmanager

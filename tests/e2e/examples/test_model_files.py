@@ -15,10 +15,9 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
 from sklearn.tree import DecisionTreeClassifier
 
+from tests.e2e.clients.tensorflow import predict
 from tests.e2e.server import HTTP, Server, eventually, run_uncork, running, serving
-from tests.loops import HANG_S
 from tests.model_files import save_doubling, save_scaling
-from uncork_gateway.grpc.messages import message
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +48,8 @@ def test_an_onnx_file_is_served_in_every_protocol(server: Server) -> None:
         v2 = client.infer("doubling", [tensors(triton, ROWS)]).as_numpy("y")
     with triton_grpc.InferenceServerClient(server.grpc) as client:
         over_grpc = client.infer("doubling", [tensors(triton_grpc, ROWS)]).as_numpy("y")
+    with grpc.insecure_channel(server.grpc) as channel:
+        predicted = predict(channel, "doubling", {"x": ROWS}).outputs["y"]
 
     objects = [{"y": row} for row in DOUBLED]
     assert own.json() == objects
@@ -56,27 +57,10 @@ def test_an_onnx_file_is_served_in_every_protocol(server: Server) -> None:
     assert columns.json()["outputs"] == {"y": DOUBLED}
     assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}]
     assert described["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 3]}]
+    assert list(predicted.float_val) == DOUBLED[0] + DOUBLED[1]
     for found in (v2, over_grpc):
         assert found.dtype == np.float32
         assert found.tolist() == DOUBLED
-
-
-def test_an_onnx_file_is_served_to_clients_of_tensorflow_serving_over_grpc(server: Server) -> None:
-    request = message("tensorflow.serving.PredictRequest")()
-    request.model_spec.name = "doubling"
-    request.inputs["x"].dtype = 1
-    for length in ROWS.shape:
-        request.inputs["x"].tensor_shape.dim.add(size=length)
-    request.inputs["x"].tensor_content = ROWS.tobytes()
-    with grpc.insecure_channel(server.grpc) as channel:
-        predict = channel.unary_unary(
-            "/tensorflow.serving.PredictionService/Predict",
-            request_serializer=message("tensorflow.serving.PredictRequest").SerializeToString,
-            response_deserializer=message("tensorflow.serving.PredictResponse").FromString,
-        )
-        response = predict(request, timeout=HANG_S)
-
-    assert list(response.outputs["y"].float_val) == DOUBLED[0] + DOUBLED[1]
 
 
 def test_a_model_of_several_inputs_gets_tensors_of_their_names(tmp_path: Path) -> None:
@@ -111,16 +95,6 @@ def test_a_new_version_of_the_file_takes_over(tmp_path: Path) -> None:
         eventually(lambda: HTTP.post(f"{server.base}/predict", json=[1, 2]).status_code == 200)
 
 
-def test_several_model_files_have_the_names_of_their_files(tmp_path: Path) -> None:
-    for name in ("one.onnx", "two.onnx"):
-        save_doubling(tmp_path / name, ["batch", 1])
-    targets = (str(tmp_path / "one.onnx"), f"other={tmp_path / 'two.onnx'}")
-    with serving(*targets, "--no-own-routes") as server:
-        replies = [HTTP.post(f"{server.base}/{name}/predict", json=[1]) for name in ("one", "other")]
-
-    assert [reply.json() for reply in replies] == [{"y": [2]}] * 2
-
-
 def test_a_pickle_is_served_only_if_it_is_trusted(tmp_path: Path) -> None:
     file = str(tmp_path / "tree.joblib")
     joblib.dump(DecisionTreeClassifier().fit([[0.0], [1.0]], ["no", "yes"]), file)
@@ -149,13 +123,3 @@ def test_a_booster_is_served_to_clients_of_tensors(tmp_path: Path) -> None:
         found = client.infer("model", [tensors(triton, values, datatype="FP64")]).as_numpy("output-0")
 
     assert found[0] < 0.5 < found[1]
-
-
-def test_a_wrong_file_ends_the_server_with_the_reason(tmp_path: Path) -> None:
-    (tmp_path / "page.onnx").write_text("<html>")
-
-    ended = run_uncork("serve", str(tmp_path / "page.onnx"), "--port", "0")
-
-    assert ended.returncode == 2
-    assert "page.onnx: ONNX Runtime cannot load it" in ended.stderr
-    assert "Traceback" not in ended.stderr
