@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from uncork_loadtests.generator.http_reply import Reply
-from uncork_loadtests.generator.samples import SHED, UNKNOWN, Recorder
+from uncork_loadtests.generator.samples import UNKNOWN, Recorder
 from uncork_loadtests.traffic.payloads import same_answer
 
 _MAX_CHARACTERS = 300
@@ -35,7 +35,6 @@ class AnswerLog:
 
     def __init__(self) -> None:
         self.recorder = Recorder()
-        self.without_retry_after = 0
         self.first_wrong = ""
         """Request, expected answer and answer, shortened; empty if every answer was right."""
         self.first_errors: dict[int, str] = {}
@@ -50,8 +49,6 @@ class AnswerLog:
         elif asked.expected is not None and not same_answer(reply.body, asked.expected):
             wrong = True
             self._note_wrong(asked, reply)
-        if reply.status == SHED and reply.retry_after_s is None:
-            self.without_retry_after += 1
         self.recorder.add(
             asked.scheduled_s - start_s,
             asked.fired_s - start_s,

@@ -26,7 +26,7 @@ from uncork_loadtests.servers import BenchError
 from uncork_loadtests.traffic.plan import Plan
 
 _READY_SECONDS = 60.0
-HEAD_START_S = 0.1
+_HEAD_START_S = 0.1
 """Time between the start order and the start, for the order to reach all generators."""
 # For a generator to hand over its samples after the last answer.
 _END_SECONDS = 60.0
@@ -55,8 +55,6 @@ class Outcome:
     interrupted: bool
     first_errors: Mapping[int, str] = field(default_factory=dict)
     """The first error text by status, shortened."""
-    without_retry_after: int = 0
-    """Answers with 503 without Retry-After, over the whole run."""
 
     @property
     def failure(self) -> str:
@@ -96,14 +94,8 @@ def run(plan: Plan, *, tell: Tell | None = None) -> Outcome:
         LoadTestError: if the server cannot be reached or a generator failed.
         KeyboardInterrupt: before the first measured request.
     """
-    with tempfile.TemporaryDirectory(prefix="uncork-loadtest-") as name:
-        folder = Path(name)
-        (folder / PLAN).write_bytes(msgspec.msgpack.encode(plan))
-        with _generators(folder, plan.processes) as fleet:
-            fleet.wait_until_ready()
-            fleet.start(time.monotonic() + HEAD_START_S + plan.warmup_s)
-            with _on_interrupt(fleet.stop):
-                last = fleet.last_frames(plan, tell=tell)
+    with generators(plan, range(plan.processes)) as fleet, _on_interrupt(fleet.stop):
+        last = fleet.last_frames(tell=tell)
     return _outcome(plan, last, interrupted=fleet.stopped)
 
 
@@ -121,32 +113,44 @@ def _outcome(plan: Plan, last: Sequence[Frame], *, interrupted: bool) -> Outcome
         first_errors={
             status: text for result in reversed(results) for status, text in result.first_errors.items()
         },
-        without_retry_after=sum(result.without_retry_after for result in results),
     )
 
 
 @contextlib.contextmanager
-def _generators(folder: Path, count: int) -> Iterator["_Fleet"]:
+def generators(plan: Plan, shares: Sequence[int], *, stream: bool = False) -> Iterator["Fleet"]:
+    """Start the generators of these shares of a plan together, and end them with the block.
+
+    With ``stream``, they hand over samples during the run.
+
+    Raises:
+        LoadTestError: if the server cannot be reached or a generator failed.
+    """
     processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for index in range(count):
-            # A session of its own, so that Ctrl-C reaches only this process, which then asks for the samples.
-            process = subprocess.Popen(
-                command(folder, index),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-            )
-            processes.append(process)
-        yield _Fleet(processes)
-    finally:
-        for process in processes:
-            process.kill()  # does nothing to one that has ended
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+    with tempfile.TemporaryDirectory(prefix="uncork-loadtest-") as folder:
+        (Path(folder) / PLAN).write_bytes(msgspec.msgpack.encode(plan))
+        try:
+            for share in shares:
+                # A session of its own, so that Ctrl-C reaches only this process, which then asks for the
+                # samples.
+                process = subprocess.Popen(
+                    command(Path(folder), share, stream=stream),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    start_new_session=True,
+                )
+                processes.append(process)
+            fleet = Fleet(plan, processes)
+            fleet.wait_until_ready()
+            fleet.start(time.monotonic() + _HEAD_START_S + plan.warmup_s)
+            yield fleet
+        finally:
+            for process in processes:
+                process.kill()  # does nothing to one that has ended
+                process.wait()
+                for pipe in (process.stdin, process.stdout):
+                    assert pipe is not None
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
 
 
 @contextlib.contextmanager
@@ -167,11 +171,12 @@ def _on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Fleet:
+class Fleet:
     """The generators of a run."""
 
-    def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    def __init__(self, plan: Plan, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         self.stopped = False
+        self._plan = plan
         self._processes = processes
         self._frames: queue.Queue[tuple[int, Frame]] = queue.Queue()
         for index in range(len(processes)):
@@ -201,13 +206,20 @@ class _Fleet:
         self.stopped = True
         self._order(STOP)
 
-    def last_frames(self, plan: Plan, *, tell: Tell | None) -> list[Frame]:
+    def frames(self) -> Iterator[tuple[int, Frame]]:
+        """Yield the frames and the indexes of their generators, until all have ended."""
+        limit_s = time.monotonic() + self._plan.warmup_s + self._plan.seconds + _END_SECONDS
+        running = len(self._processes)
+        while running:
+            index, frame = self._next(limit_s)
+            running -= frame.result is not None
+            yield index, frame
+
+    def last_frames(self, *, tell: Tell | None) -> list[Frame]:
         """Wait for the last frame of every generator."""
-        limit_s = time.monotonic() + plan.warmup_s + plan.seconds + _END_SECONDS
         last: dict[int, Frame] = {}
         progress: dict[int, Progress] = {}
-        while len(last) < len(self._processes):
-            index, frame = self._next(limit_s)
+        for index, frame in self.frames():
             if frame.result is not None:
                 last[index] = frame
             elif frame.progress is not None:

@@ -50,7 +50,6 @@ class ShareResult:
     """Request, expected answer and answer, shortened; empty if every answer was right."""
     first_errors: Mapping[int, str]
     """The first error text by status, shortened."""
-    without_retry_after: int = 0
     """Answers with 503 without Retry-After, over the whole run."""
 
 
@@ -87,7 +86,6 @@ async def run_share(
         most_connections=traffic.most_connections,
         first_wrong=traffic.answers.first_wrong,
         first_errors=traffic.answers.first_errors,
-        without_retry_after=traffic.answers.without_retry_after,
     )
     return result, traffic.answers.recorder.samples()
 

@@ -56,10 +56,6 @@ VARIABLES = {name: f"UNCORK_{name.removeprefix('--').replace('-', '_').upper()}"
 """The environment variable of each option."""
 
 
-class WrongOptions(Exception):
-    """Options that contradict each other or cannot be used."""
-
-
 def add_options(parser: ArgumentParser) -> None:
     """Declare the options; each may come from the environment, such as UNCORK_PATH."""
     group = parser.add_argument_group("uncork", "Request bodies and traffic.")
@@ -75,25 +71,22 @@ def payload_of(options: Namespace) -> Payload:
     """Return the bodies to send.
 
     Raises:
-        WrongOptions: if the options contradict each other, or a file cannot be read.
+        ValueError: if the options contradict each other, or a file cannot be read.
     """
     if options.data and options.lines:
-        raise WrongOptions("--data and --lines cannot be combined")
+        raise ValueError("--data and --lines cannot be combined")
     if options.expected and not (options.data or options.lines):
-        raise WrongOptions("--expected requires --data or --lines")
-    try:
-        if not (options.data or options.lines):
-            return Payload(bodies=_random(options).bodies(seed=options.seed))
-        expected = Path(options.expected) if options.expected else None
-        path = Path(options.lines or options.data)
-        return payload_of_files(path, expected, lines=bool(options.lines))
-    except ValueError as error:
-        raise WrongOptions(str(error)) from None
+        raise ValueError("--expected requires --data or --lines")
+    if not (options.data or options.lines):
+        return Payload(bodies=_random(options).bodies(seed=options.seed))
+    expected = Path(options.expected) if options.expected else None
+    path = Path(options.lines or options.data)
+    return payload_of_files(path, expected, lines=bool(options.lines))
 
 
 def _random(options: Namespace) -> RandomRows:
     if options.rows < 1:
-        raise WrongOptions(f"--rows must be at least 1, got {options.rows}")
+        raise ValueError(f"--rows must be at least 1, got {options.rows}")
     return RandomRows(shape=parse_shape(options.shape), rows=options.rows, numbers=parse_range(options.range))
 
 
@@ -101,7 +94,7 @@ def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
     """Return the plan that `locusts` processes share.
 
     Raises:
-        WrongOptions: if a value is missing or out of range.
+        ValueError: if a value is missing or out of range.
     """
     try:
         return Plan(
@@ -117,9 +110,7 @@ def plan_of(options: Namespace, *, host: str | None, locusts: int = 1) -> Plan:
             max_connections=options.max_connections,
         )
     except OSError as error:
-        raise WrongOptions(f"--arrivals: {error}") from None
-    except ValueError as error:
-        raise WrongOptions(str(error)) from None
+        raise ValueError(f"--arrivals: {error}") from None
 
 
 def report(*, status: int, latency_ms: float, wrong: bool) -> tuple[float | None, str]:

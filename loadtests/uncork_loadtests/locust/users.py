@@ -22,11 +22,10 @@ from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 from locust.stats import CSV_STATS_INTERVAL_SEC
 
-from uncork_loadtests.generator.process import Frame, samples_of
+from uncork_loadtests.generator.fleet import LoadTestError, generators
+from uncork_loadtests.generator.process import samples_of
 from uncork_loadtests.generator.samples import Samples, latencies_s, measured, void_reason
-from uncork_loadtests.locust.generators import generators
 from uncork_loadtests.locust.options import (
-    WrongOptions,
     add_options,
     is_open,
     payload_of,
@@ -105,9 +104,12 @@ class OpenLoopUser(User):
         try:
             plan = plan_of(options, host=self.environment.host, locusts=of)
             shares = range(index * options.generators, (index + 1) * options.generators)
-            with generators(plan, shares) as frames:
-                problem = self._report(frames, len(shares), seen, path=options.path)
-        except WrongOptions as error:
+            with generators(plan, shares, stream=True) as fleet:
+                for _, frame in fleet.frames():
+                    samples = samples_of(frame)
+                    seen.append(samples)
+                    _fire(self.environment, measured(samples), path=options.path)
+        except (ValueError, LoadTestError) as error:
             problem = str(error)
         finally:  # also when locust ends it early
             void = void_reason(np.concatenate(seen)) if seen else ""
@@ -115,19 +117,6 @@ class OpenLoopUser(User):
             _report_problem(self.environment, problem)
         _end(self.environment)
         raise StopUser
-
-    def _report(self, frames: Queue[Frame], processes: int, seen: list[Samples], *, path: str) -> str:
-        """Report samples to locust until all generators have ended; return why one failed, or ""."""
-        running = processes
-        while running:
-            frame: Frame = frames.get()
-            if frame.failed:
-                return frame.failed
-            samples = samples_of(frame)
-            seen.append(samples)
-            _fire(self.environment, measured(samples), path=path)
-            running -= frame.result is not None
-        return ""
 
 
 def _fire(environment: Environment, samples: Samples, *, path: str) -> None:
@@ -265,6 +254,6 @@ def _prepare(environment: Environment, runner: Any, **_: Any) -> None:
         payload_of(options)
         if is_open(options):
             plan_of(options, host=environment.host)
-    except WrongOptions as error:
+    except ValueError as error:
         log.error("%s", error)
         raise SystemExit(2) from None

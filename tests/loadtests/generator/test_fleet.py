@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.loops import HANG_S
-from uncork_loadtests.generator.fleet import LoadTestError, _Fleet
+from uncork_loadtests.generator.fleet import Fleet, LoadTestError
 from uncork_loadtests.generator.process import Frame, encode
 from uncork_loadtests.generator.share import ShareResult
 from uncork_loadtests.traffic.plan import Payload, Plan
@@ -28,7 +28,7 @@ class Ended:
 def read(*frames: Frame) -> Any:
     """A fleet of one generator, all of whose frames have been read."""
     before = set(threading.enumerate())
-    fleet = _Fleet([Ended(*frames)])  # type: ignore[list-item]
+    fleet = Fleet(PLAN, [Ended(*frames)])  # type: ignore[list-item]
     for listener in set(threading.enumerate()) - before:
         listener.join(HANG_S)
     return fleet
@@ -39,7 +39,7 @@ def test_a_generator_with_a_result_may_end_before_the_others() -> None:
     fleet = read(Frame(ready=True), last)
     fleet.wait_until_ready()
 
-    assert fleet.last_frames(PLAN, tell=None) == [last]
+    assert fleet.last_frames(tell=None) == [last]
     assert fleet._frames.empty()
 
 
@@ -48,4 +48,4 @@ def test_a_generator_that_ends_without_a_result_fails_the_run() -> None:
     fleet.wait_until_ready()
 
     with pytest.raises(LoadTestError, match="a load generator exited early"):
-        fleet.last_frames(PLAN, tell=None)
+        fleet.last_frames(tell=None)

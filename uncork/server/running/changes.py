@@ -56,36 +56,8 @@ EFFECTS: Mapping[str, Effect] = {
         ),
         Effect.NEW_WORKERS,
     ),
-    **dict.fromkeys(
-        (
-            "host",
-            "port",
-            "uds",
-            "admin_host",
-            "admin_port",
-            "grpc_port",
-            "tls_cert",
-            "tls_key",
-            "tls_client_ca",
-            "on",
-            "worker_address",
-            "worker_port",
-            "worker_host",
-            "worker_token_file",
-            "worker_tls_cert",
-            "worker_tls_key",
-            "worker_tls_client_ca",
-            "worker_insecure",
-            "reload",
-            "watch_config",
-            "state",
-            "state_folder",
-            "traces",
-        ),
-        Effect.RESTART,
-    ),
 }
-"""How a change of each setting takes effect, by name."""
+"""How a change of a setting takes effect, by name; a setting that is not here needs a restart."""
 
 WITH_NEW_WORKERS = ("cost", "allowed_batch_sizes", "allowed_lengths")
 """The arguments of ``@api`` for which workers warm up again; all others take effect at once."""
@@ -165,7 +137,7 @@ def _effect(name: str, before: ServeOptions, after: ServeOptions) -> Effect:
     if name == "target" and after.ray_address is not None:
         # The code that is shipped to the cluster is that of the target's folder.
         return Effect.RESTART
-    return EFFECTS[name]
+    return EFFECTS.get(name, Effect.RESTART)
 
 
 def _of_single_apis(before: ServeOptions, after: ServeOptions, prefix: str = "") -> Iterator[Change]:

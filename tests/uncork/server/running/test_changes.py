@@ -40,8 +40,8 @@ def changes(file: Path, before: str, after: str, *flags: str, **environment: str
     return changes_between(options, options.reread())
 
 
-def test_the_effect_of_every_setting_is_known() -> None:
-    assert EFFECTS.keys() == settings_of(ServeOptions).keys()
+def test_effects_are_those_of_settings() -> None:
+    assert EFFECTS.keys() < settings_of(ServeOptions).keys()
     assert set(WITH_NEW_WORKERS) < set(ARGUMENTS)
 
 
