@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 """Gets the body of a request and writes whatever the test wants the client to see."""
@@ -46,3 +46,26 @@ async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> Asy
     async with server:
         port = server.sockets[0].getsockname()[1]
         yield f"http{'s' if tls else ''}://127.0.0.1:{port}/predict"
+
+
+@contextlib.asynccontextmanager
+async def serving_batches(answer: Callable[[Sequence[int]], bytes]) -> AsyncIterator[str]:
+    """Serve requests that come together as a batch.
+
+    ``answer`` makes the reply to each from the lengths of all their bodies.
+    """
+    held: list[tuple[int, asyncio.StreamWriter]] = []
+
+    async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
+        held.append((len(body), writer))
+        if len(held) == 1:
+            # All requests of a batch are here when the loop has nothing else to do.
+            asyncio.get_running_loop().call_later(0.02, release)
+
+    def release() -> None:
+        batch, held[:] = held[:], []
+        for _, writer in batch:
+            writer.write(answer([length for length, _ in batch]))
+
+    async with serving(handle) as url:
+        yield url

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.expected import check_texts, printed
+from tests.loadtests.generator.test_samples import NO_ANSWER, samples
 from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.tables import as_json, tables
 from uncork.cli.loadtest.traffic import seconds_of
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
+from uncork_loadtests.generator.samples import LOST, UNANSWERED
 from uncork_loadtests.targets import Estimate, Padding
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
@@ -45,26 +45,10 @@ def test_a_recording_lasts_as_long_as_it_does(tmp_path: Path) -> None:
 
 
 def outcome(*changes: dict[str, Any]) -> Outcome:
-    good = {
-        "scheduled_s": 1.0,
-        "fired_s": 1.0,
-        "sent_s": 1.0,
-        "done_s": 1.02,
-        "status": 200,
-        "batch_rows": 4,
-        "queued_ms": 5.0,
-        "batch_ms": 12.0,
-        "wrong": False,
-        "first_s": 1.02,
-        "chunks": 0,
-        "body_bytes": 40,
-    }
-    recorder = Recorder()
-    for changed in [*[{}] * 20, *changes]:
-        recorder.add(*(good | changed).values())
+    good = {"done_s": 1.02, "first_s": 1.02, "queued_ms": 5.0, "batch_ms": 12.0}
     return Outcome(
         plan=PLAN,
-        samples=recorder.samples(),
+        samples=samples(*(good | changed for changed in [*[{}] * 20, *changes])),
         measured_s=2.0,
         cpu_s=(0.5, 0.25),
         connections=7,
@@ -99,14 +83,10 @@ def test_a_run_fails_if_most_requests_do(changes: list[dict[str, Any]], failure:
     assert nothing.failure.startswith("no response was successful")
 
 
-NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("done_s", "first_s", "queued_ms", "batch_ms"), math.nan),
-    "batch_rows": 0,
-}
 FEW_ANSWERS = outcome(
-    {**NOTHING, "status": 503, "done_s": 1.0},
-    {**NOTHING, "status": LOST},
-    {**NOTHING, "status": UNANSWERED},
+    {**NO_ANSWER, "status": 503, "done_s": 1.0},
+    {**NO_ANSWER, "status": LOST},
+    {**NO_ANSWER, "status": UNANSWERED},
     {"done_s": 1.5},
     {"scheduled_s": -0.1, "wrong": True},
 )

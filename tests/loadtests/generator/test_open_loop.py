@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.loadtests.fake_server import Handler, chunk, chunked, reply, serving
 from uncork_loadtests.generator.answers import Asked
-from uncork_loadtests.generator.connections import Connection, Traffic
+from uncork_loadtests.generator.connections import Connection
 from uncork_loadtests.generator.loops import OpenLoop
 from uncork_loadtests.generator.samples import LOST, UNANSWERED, Samples
 from uncork_loadtests.traffic.plan import Payload, Plan
@@ -53,20 +54,9 @@ def outcome(
             await meanwhile(traffics)
         for traffic in traffics:
             await traffic.drain(drain_s)
-        found: Samples = traffics[0].answers.recorder.samples()
-        for traffic in traffics[1:]:
-            found = append(found, traffic)
-        return found
+        return np.concatenate([traffic.answers.recorder.samples() for traffic in traffics])
 
     return asyncio.run(run())
-
-
-def append(found: Samples, traffic: Traffic) -> Samples:
-    more = traffic.answers.recorder.samples()
-    whole = found.copy()
-    whole.resize(len(found) + len(more), refcheck=False)
-    whole[len(found) :] = more
-    return whole
 
 
 async def echo(body: bytes, writer: asyncio.StreamWriter) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.examples import at_most
 from uncork_loadtests.generator.samples import (
     LOST,
-    SAMPLE,
     UNANSWERED,
     Recorder,
     Samples,
@@ -53,18 +52,6 @@ def samples(*changes: dict[str, Any]) -> Samples:
     for changed in changes:
         recorder.add(*(GOOD | changed).values())
     return recorder.samples()
-
-
-def test_a_recorder_gives_back_what_it_got() -> None:
-    found = samples({}, {"status": 503, "wrong": True, "batch_rows": 0})
-
-    assert found.dtype == SAMPLE
-    assert {name: found[0][name] for name in GOOD} == GOOD
-    assert (found[1]["status"], found[1]["wrong"], found[1]["batch_rows"]) == (503, True, 0)
-    recorder = Recorder()
-    recorder.add(*GOOD.values())
-    recorder.add(*(GOOD | {"status": 404}).values())
-    assert recorder.samples(first=1)["status"].tolist() == [404]
 
 
 def test_latency_counts_from_the_scheduled_time() -> None:

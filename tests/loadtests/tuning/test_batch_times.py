@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import at_most
-from tests.loadtests.fake_server import reply, serving
+from tests.loadtests.fake_server import reply, serving_batches
 from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.servers import Server
 from uncork_loadtests.traffic.plan import Payload, Plan
@@ -82,20 +82,7 @@ def test_noise_is_that_of_batches_of_one_size() -> None:
 
 def measured(answer: Callable[[int], bytes], *, largest: int = 4, goal_ms: float = 50.0) -> BatchTimes:
     async def run() -> BatchTimes:
-        held: list[asyncio.StreamWriter] = []
-
-        async def handle(_: bytes, writer: asyncio.StreamWriter) -> None:
-            held.append(writer)
-            if len(held) == 1:
-                # All requests of a batch are here when the loop has nothing else to do.
-                asyncio.get_running_loop().call_later(0.02, release)
-
-        def release() -> None:
-            batch, held[:] = held[:], []
-            for writer in batch:
-                writer.write(answer(len(batch)))
-
-        async with serving(handle) as url:
+        async with serving_batches(lambda lengths: answer(len(lengths))) as url:
             port = int(url.split(":")[2].partition("/")[0])
             server = Server(name="fake", command=(), port=port, pid=os.getpid())
             plan = replace(PLAN, url=url)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loadtests.fake_server import serving
+from tests.loadtests.fake_server import serving_batches
 from tests.loadtests.tuning.test_batch_times import PLAN, told
 from uncork_loadtests.traffic.plan import Payload
 from uncork_loadtests.tuning.lengths import (
@@ -32,20 +32,7 @@ BODIES = (b"x" * 10, b"x" * 12, *[b"x" * 40] * 17, b"x" * 100)
 
 def measured(answer: Answer, *, bodies: Sequence[bytes] = BODIES, largest: int = 8) -> Lengths | None:
     async def run() -> Lengths | None:
-        held: list[tuple[int, asyncio.StreamWriter]] = []
-
-        async def handle(body: bytes, writer: asyncio.StreamWriter) -> None:
-            held.append((len(body), writer))
-            if len(held) == 1:
-                # All requests of a batch are here when the loop has nothing else to do.
-                asyncio.get_running_loop().call_later(0.02, release)
-
-        def release() -> None:
-            batch, held[:] = held[:], []
-            for _, writer in batch:
-                writer.write(answer([length for length, _ in batch]))
-
-        async with serving(handle) as url:
+        async with serving_batches(answer) as url:
             plan = replace(PLAN, url=url, payload=Payload(bodies=tuple(bodies)))
             return await asyncio.to_thread(measure, plan, largest=largest, tell=lambda _: None)
 
