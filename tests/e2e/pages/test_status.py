@@ -56,6 +56,17 @@ async def burst(server: Server, path: str, body: Any, *, times: int) -> int:
     return sum(reply.status_code == 503 for reply in replies)
 
 
+def test_the_cap_is_reached(server: Server) -> None:
+    """Most batches are full. A larger cap would not help a client that sends one request at a time."""
+    ask(server, "/capped", [1, 2, 3, 4], times=60)
+    capped = of(status(server), "capped")
+
+    assert capped["limited_by"] != "cap"
+    assert capped["why_this_size"] == "The mean batch has 4 rows: most batches are full."
+    assert "raise_cap" not in {one["code"] for one in capped["advice"]}
+    assert capped["releases"]["full"] > sum(capped["releases"].values()) / 2
+
+
 def test_overload(server: Server) -> None:
     """More comes than one worker can do: some is refused, and it is said why and what to do."""
 
@@ -75,6 +86,32 @@ def test_overload(server: Server) -> None:
     assert (loaded["refused"], loaded["refused_share"]) == (refused, pytest.approx(refused / 42))
     expected = "failing" if refused >= 21 else "degraded"
     assert (loaded["state"], document["state"]) == (expected, expected)
+
+
+def test_errors(server: Server) -> None:
+    """Every answer is a 500: the state is no longer ready, and the exception is named."""
+    for _ in range(3):
+        replies = asyncio.run(burst(server, "/broken", {}, times=10))
+        assert replies == 0
+    document = status(server)
+
+    broken = of(document, "broken")
+    assert (document["state"], broken["state"]) == ("failing", "failing")
+    assert "broken is failing: 100 % of its requests failed." in document["sentence"]
+    line = line_of("nobody has this")
+    assert broken["sentence"].startswith("30 of 30 requests (100 %) failed.")
+    assert (broken["errors"], broken["error_share"], broken["refused"]) == ({"500": 30}, 1, 0)
+    failure = broken["failure"]
+    assert (failure["error"], failure["place"], failure["requests"]) == ("KeyError", f"staged.py:{line}", 30)
+    assert failure["message"] is None
+    assert f"KeyError (staged.py:{line})" in advice(document, "broken")["errors"]
+    assert f"[{failure['error_id']}]" in server.output
+    assert server.ready()
+
+
+def line_of(code: str) -> int:
+    lines = (SERVICES / "staged.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if code in line)
 
 
 def test_figures_agree_with_metrics(server: Server) -> None:

@@ -1,100 +1,30 @@
 """Tests of services with ``uncork.testing``: what a service's author sees of it."""
 
-import asyncio
-import itertools
+from __future__ import annotations
+
 import logging
-import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from tests.e2e.server import eventually
 from tests.loops import HANG_S
-from uncork import DefinitionError, Service, api, context
-from uncork.adapters import Json, NdArray
-from uncork.testing import Client, async_client, client
+from tests.uncork.testing.digits import (
+    ONE_IS_HELD,
+    Digits,
+    answered,
+    digits,
+    gates,
+    is_ready,
+    nothing_is_left,
+)
+from uncork import DefinitionError
+from uncork.testing import Client, client
 
-
-class Digits(Service):
-    set_up = 0
-    torn_down = 0
-
-    def setup(self) -> None:
-        type(self).set_up += 1
-        self.thread = threading.current_thread()
-
-    def teardown(self) -> None:
-        type(self).torn_down += 1
-
-    @api(input=NdArray(dtype="float32", shape=(2,)), mb_max_batch_size=100)
-    def predict(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        assert threading.current_thread() is self.thread
-        sums: np.ndarray[Any, Any] = rows.sum(axis=1)
-        return sums
-
-    @api(input=Json())
-    def echo(self, items: list[Any]) -> list[Any]:
-        """Each item, unless there is one among them that must fail."""
-        for item in items:
-            if item == "raise":
-                raise KeyError("the culprit")
-            if item == "exit":
-                sys.exit("left")
-            if item == "stop":
-                raise StopIteration
-            if item == "interrupt":
-                raise KeyboardInterrupt("as in a process that is killed")
-        return [] if "short" in items else items
-
-    @api(input=Json(), timeout=0.05, mb_max_latency=60_000)
-    def wait(self, items: list[Any]) -> list[Any]:
-        """Wait until the test lets go."""
-        for item in items:
-            assert _gates[item].wait(HANG_S)
-        return items
-
-    @api(input=Json(), policy="fixed:20000:8", mb_max_latency=60_000)
-    def held(self, items: list[Any]) -> list[Any]:
-        """Held until there are eight; how many there are, for each."""
-        return [len(items)] * len(items)
-
-
-def answered(api: str, count: int) -> str:
-    """The line of the metrics after as many good answers."""
-    labels = f'api="{api}",protocol="http",service="digits",status="200"'
-    return f"uncork_requests_total{{{labels}}} {count}.0"
-
-
-_ONE_IS_HELD = 'uncork_queue_rows{api="held",service="digits"} 1.0'
-_gates: dict[str, threading.Event] = {}
-
-
-@pytest.fixture
-def digits() -> Iterator[Client]:
-    Digits.set_up = 0
-    with client(Digits) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """Fail a test that leaves a worker's thread behind, or something in the loggers."""
-    before = threading.enumerate()
-    yield
-    left = [thread for thread in threading.enumerate() if thread not in before]
-    assert not [thread for thread in left if thread.name.startswith("uncork ")]
-    assert not logging.getLogger("uncork.worker").filters
-    assert not logging.getLogger("uncork.gateway").filters
-
-
-def is_ready(c: Client) -> bool:
-    return c.get("/readyz").status_code == 200
+__all__ = ["digits", "nothing_is_left"]
 
 
 def test_a_request_is_answered(digits: Client) -> None:
@@ -259,10 +189,10 @@ def test_answers_of_handlers_that_raise_can_be_had(caplog: pytest.LogCaptureFixt
 
 def test_a_batch_past_its_timeout(digits: Client) -> None:
     """The client has 504; the thread takes batches again when the handler has come back."""
-    _gates["slow"] = threading.Event()
+    gates["slow"] = threading.Event()
     late = digits.post("/wait", json="slow")
     refused = digits.post("/predict", json=[1, 2])
-    _gates["slow"].set()
+    gates["slow"].set()
     eventually(lambda: is_ready(digits))
 
     assert (late.status_code, refused.status_code) == (504, 503)
@@ -283,60 +213,9 @@ def test_the_end_of_the_block_answers_what_was_asked() -> None:
     with ThreadPoolExecutor(1) as pool:
         with client(Digits) as c:
             asked = pool.submit(c.post, "/held", json=1)
-            eventually(lambda: _ONE_IS_HELD in c.get("/metrics").text)
+            eventually(lambda: ONE_IS_HELD in c.get("/metrics").text)
 
         assert asked.result(HANG_S).json() == 1
-
-
-class Broken(Service):
-    def setup(self) -> None:
-        raise FileNotFoundError("no model")
-
-    @api(input=Json())
-    def echo(self, items: list[Any]) -> list[Any]:
-        return items
-
-
-class Leaving(Broken):
-    def setup(self) -> None:
-        sys.exit("no model")
-
-
-class Sticky(Broken):
-    def setup(self) -> None: ...
-
-    def teardown(self) -> None:
-        raise OSError("sticky")
-
-
-class Wrong(Broken):
-    @api(input=Json(), policy="magic")
-    def other(self, items: list[Any]) -> list[Any]:
-        return items
-
-
-class Empty(Service): ...
-
-
-@pytest.mark.parametrize(
-    ("service", "error", "message"),
-    [
-        (Broken, FileNotFoundError, "^no model$"),
-        (Leaving, RuntimeError, "the service raised SystemExit: no model"),
-        (Sticky, OSError, "sticky"),
-        (Wrong, DefinitionError, "API 'other': policy: unknown policy 'magic'"),
-        (Empty, DefinitionError, "service Empty has no API"),
-        (Digits(), TypeError, "client.. takes a subclass of uncork.Service, got <"),
-        ("service.py:Digits", TypeError, "client.. takes a subclass of uncork.Service, got 'service.py"),
-    ],
-)
-async def test_a_service_that_cannot_be_run(service: Any, error: type[Exception], message: str) -> None:
-    """Says why where it is run."""
-    with pytest.raises(error, match=message), client(service):
-        pass
-    with pytest.raises(error, match=message):
-        async with async_client(service):
-            pass
 
 
 def test_wrong_overrides() -> None:
@@ -353,131 +232,3 @@ def test_what_the_block_raises_passes() -> None:
     for error in (ValueError, KeyboardInterrupt):
         with pytest.raises(error), client(Digits):
             raise error
-
-
-async def test_asyncio() -> None:
-    """Requests that are gathered share a batch, and the loop runs while a handler does."""
-    async with async_client(Digits) as c:
-        gathered = await asyncio.gather(*(c.post("/held", json=n) for n in range(8)))
-        together = await c.post_all("/predict", json=[[n, n] for n in range(5)])
-        with pytest.raises(KeyError, match="the culprit"):
-            await c.post("/echo", json="raise")
-
-    assert isinstance(c, httpx.AsyncClient)
-    assert [reply.json() for reply in gathered] == [8] * 8
-    assert {reply.headers["x-batch-size"] for reply in together} == {"5"}
-
-
-async def test_a_task_that_is_cancelled_leaves_the_queue() -> None:
-    """As a client that goes: the eighth row is another's."""
-    async with async_client(Digits) as c:
-        leaving = asyncio.create_task(c.post("/held", json=0))
-        while _ONE_IS_HELD not in (await c.get("/metrics")).text:
-            pass
-        leaving.cancel()
-        replies = await c.post_all("/held", json=range(8))
-        assert {reply.headers["x-batch-size"] for reply in replies} == {"8"}
-
-
-async def test_a_request_that_cannot_be_sent_holds_nobody_up() -> None:
-    async def broken() -> AsyncIterator[bytes]:
-        yield b"1"
-        raise ValueError("the body ends here")
-
-    async with async_client(Digits) as c:
-        requests = [
-            c.build_request("POST", "/echo", json=1),
-            c.build_request("POST", "/echo", content=broken()),
-        ]
-        with pytest.raises(ValueError, match="the body ends here"):
-            await c.send_all(requests)
-        assert answered("echo", 1) in (await c.get("/metrics")).text
-
-
-async def test_requests_share_a_batch_however_long_their_bodies_take() -> None:
-    async def slow() -> AsyncIterator[bytes]:
-        for piece in (b'"', b"slow", b'"'):
-            await asyncio.sleep(0)
-            yield piece
-
-    headers = {"content-type": "application/json"}
-    async with async_client(Digits) as c:
-        requests = [
-            c.build_request("POST", "/echo", json=1),
-            c.build_request("POST", "/echo", content=slow(), headers=headers),
-        ]
-        replies = await c.send_all(requests)
-    assert [reply.json() for reply in replies] == [1, "slow"]
-    assert [reply.headers["x-batch-size"] for reply in replies] == ["2", "2"]
-
-
-class Telling(Service):
-    """Streams the values that the test sets."""
-
-    closed = 0
-
-    @api(input=Json(), policy="none")
-    async def tell(self, items: list[Any]) -> AsyncIterator[Any]:
-        """Each, or what it stands for; without end if it is one number."""
-        [words] = items
-        try:
-            for word in itertools.count(words) if isinstance(words, int) else words:
-                await asyncio.sleep(0)
-                if word == "raise":
-                    raise KeyError("the culprit")
-                yield {"word": word}
-        finally:
-            type(self).closed += 1
-
-
-def test_what_is_streamed_is_read_whole() -> None:
-    """With the client for threads, which has no other way; another policy for all does not batch it."""
-    with client(Telling, policy="cork") as c:
-        replies = c.post_all("/tell", json=[["a", "b"], ["c"]])
-
-    assert [reply.text for reply in replies] == ['{"word":"a"}\n{"word":"b"}\n', '{"word":"c"}\n']
-    assert {reply.headers["x-batch-size"] for reply in replies} == {"1"}
-
-
-def test_a_stream_that_fails_raises_what_the_handler_raised() -> None:
-    """In its middle too, where there is no answer any more that would say so."""
-    with client(Telling) as c:
-        for words in (["raise"], ["a", "raise"]):
-            with pytest.raises(KeyError, match="the culprit"):
-                c.post("/tell", json=words)
-        assert c.post("/tell", json=["a"]).status_code == 200
-    with (
-        client(Telling, raise_handler_errors=False) as c,
-        pytest.raises(httpx.RemoteProtocolError, match="incomplete"),
-    ):
-        c.post("/tell", json=["a", "raise"])
-
-
-async def test_an_asynchronous_client_streams() -> None:
-    async with async_client(Telling) as c:
-        before = Telling.closed
-        async with c.stream("POST", "/tell", json=5) as reply:
-            lines = reply.aiter_lines()
-            assert [await anext(lines) for _ in range(2)] == ['{"word":5}', '{"word":6}']
-        # There is one worker: who is answered comes after the end of the one before.
-        assert (await c.post("/tell", json=[])).content == b""
-        assert Telling.closed == before + 2
-
-
-class Counting(Service):
-    @api(input=Json(), headers=("x-tenant", "x-request-id"))
-    def predict(self, items: list[Any]) -> list[Any]:
-        context().count("rows", len(items), kind="whole")
-        context().observe("sizes", len(items))
-        return [f"{tenant} {name}" for tenant, name in zip(*context().headers.values(), strict=True)]
-
-
-def test_what_handlers_read_and_record() -> None:
-    with client(Counting) as c:
-        reply = c.post("/predict", json=[1, 2], headers={"X-Tenant": "me", "X-Request-Id": "one"})
-        lines = c.get("/metrics").text.splitlines()
-
-    assert (reply.json(), reply.headers["x-request-id"]) == ("me one", "one")
-    labels = 'api="predict",kind="whole",service="counting"'
-    assert f"app_rows_total{{{labels}}} 1.0" in lines
-    assert 'app_sizes_bucket{api="predict",le="1.0",service="counting"} 1.0' in lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from tests.expected import check_texts
 from uncork.cli.check.figures import ApiFigures, Comparison, Failure, Figures, Finding, Plan, Times
 from uncork.cli.check.judging import Verdict, judge
+from uncork_dispatcher.advice import TEMPLATES
 from uncork_loadtests.tuning.batch_times import SizeTime, fit
 from uncork_workers.wire.schema import ApiSettings
 
@@ -234,3 +236,14 @@ def test_batches_have_the_memory_that_other_services_leave() -> None:
     [found] = judge({**alone, "b": other}).services["a"]
     assert (found.severity, found.advice.code, found.api) == ("error", "cap-above-memory", "predict")
     assert found.advice.figures["room"] == 600 * MIB
+
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_the_page_lists_what_can_be_found() -> None:
+    judges = "".join(file.read_text() for file in (ROOT / "uncork" / "cli" / "check").glob("*.py"))
+    page = (ROOT / "docs" / "guides" / "check.md").read_text()
+
+    listed = re.findall(r"^\| `([a-z-]+)` \| (?:error|warning|note) \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted({key.partition("/")[0] for key in TEMPLATES if f'"{key}"' in judges})
