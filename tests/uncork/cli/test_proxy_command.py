@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError
@@ -18,6 +19,7 @@ import trustme
 import yaml
 from typer.testing import CliRunner, Result
 
+from tests.expected import check_texts
 from uncork.cli.app import app
 from uncork.cli.proxy import command
 from uncork.server import listeners
@@ -85,74 +87,33 @@ def inference_service(folder: Path, predictor: Any) -> Path:
     return file
 
 
-def test_defaults_are_those_of_kserves_documents() -> None:
-    """32 rows, 500 ms, no goal; nothing is imported."""
-    said = banner()
-
-    assert "protocol auto, policy cork, at most 32 rows per call, hold at most 500 ms, no goal" in said
-    assert f"proxy for {URL}, 1 concurrent call per server, timeout 60 s" in said
-    assert "settings imported from" not in said
-    assert all(f"/{page}\n" in said for page in ("readyz", "metrics", "status", "dashboard"))
-
-
-def test_options_are_in_force() -> None:
-    """With their units; a hold of nothing is accepted."""
-    limits = ["--max-batch-size", 8, "--max-latency", 0, "--goal-ms", 40, "--timeout", 2.5]
-    said = banner("http://h:2", *limits, "--concurrency", 3, "--policy", "fixed:5", "--protocol", "v2")
-
-    assert "protocol v2, policy fixed:5, at most 8 rows per call, hold at most 0 ms, goal 40 ms" in said
-    assert f"proxy for {URL}, http://h:2, 3 concurrent calls per server, timeout 2.5 s" in said
-
-
-def test_a_batcher_moves_over(tmp_path: Path) -> None:
-    """Its latency bounds the hold and is no goal; options come before it, one by one."""
-    batcher = {"maxBatchSize": 16, "maxLatency": 50}
-    file = inference_service(tmp_path, {"batcher": batcher, "timeout": 7})
-    said = banner("--inference-service", file)
-
-    assert "policy cork, at most 16 rows per call, hold at most 50 ms, no goal" in said
-    assert "timeout 7 s" in said
-    assert f"settings imported from {file}" in said
-    assert "at most 16 rows per call, hold at most 20 ms" in banner(
-        "--inference-service", file, "--max-latency", 20, "--goal-ms", 90
-    )
-
-
-def test_model_settings_move_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defaults are those of KServe's documents; options come before what is imported, one by one."""
+    batcher = {"batcher": {"maxBatchSize": 16, "maxLatency": 50}, "timeout": 7}
+    size_only, whole, empty = tmp_path / "size", tmp_path / "whole", tmp_path / "empty"
+    for folder in (size_only, whole, empty):
+        folder.mkdir()
+    service = ("--inference-service", inference_service(whole, batcher))
+    settings = ("--model-settings", model_settings(size_only, {"max_batch_size": 9}))
+    off = ("--model-settings", model_settings(whole, OFF))
+    limits = ("--max-batch-size", 8, "--max-latency", 0, "--goal-ms", 40, "--timeout", 2.5)
+    said = [
+        banner(),
+        banner("http://h:2", *limits, "--concurrency", 3, "--policy", "fixed:5", "--protocol", "v2"),
+        banner(*service),
+        banner(*service, "--max-latency", 20, "--goal-ms", 90),
+        banner(*off),
+        banner(*off, "--policy", "cork"),
+        banner(*off, "--max-batch-size", 8),
+    ]
     monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_SIZE", "7")
     monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_TIME", "0.1")
-    file = model_settings(tmp_path, {"max_batch_size": 9})
-
-    assert "policy cork, at most 9 rows per call, hold at most 100 ms" in banner("--model-settings", file)
-    assert "at most 3 rows per call, hold at most 100 ms" in banner(
-        "--model-settings", file, "--max-batch-size", 3
-    )
-    alone = banner()
-    assert "at most 7 rows per call, hold at most 100 ms, no goal" in alone
-    assert "settings imported from the environment" in alone
-
-
-def test_an_inference_service_leaves_the_environment_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Variables of MLServer say nothing of KServe's batcher."""
-    monkeypatch.setenv("MLSERVER_MODEL_MAX_BATCH_SIZE", "0")
-    file = inference_service(tmp_path, {"batcher": {}})
-
-    assert "policy cork, at most 32 rows per call, hold at most 500 ms" in banner("--inference-service", file)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ([], "policy none"),
-        (["--policy", "cork"], "policy cork, at most 32 rows per call, hold at most 250 ms"),
-        (["--max-batch-size", "8"], "policy cork, at most 8 rows per call, hold at most 250 ms"),
-    ],
-)
-def test_options_turn_on_what_is_off(tmp_path: Path, options: list[str], says: str) -> None:
-    """By the policy, or by what the file lacks; its size of 0 does not apply then."""
-    assert says in banner("--model-settings", model_settings(tmp_path, OFF), *options)
+    said += [banner(*settings), banner(*settings, "--max-batch-size", 3), banner()]
+    # Variables of MLServer say nothing of KServe's batcher.
+    said.append(banner("--inference-service", inference_service(empty, {"batcher": {}})))
+    text = "\n".join(said).replace(str(tmp_path), "")
+    text = re.sub(r"^uncork \S+:", "uncork:", text, flags=re.MULTILINE)
+    check_texts(Path(__file__).with_name("proxy.txt"), re.sub(r"http://127.0.0.1:\d{2,}", "ADDRESS", text))
 
 
 def test_a_wrong_import_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
