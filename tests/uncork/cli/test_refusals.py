@@ -45,11 +45,19 @@ class Wrong(Service):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that some of the commands name."""
     monkeypatch.chdir(tmp_path)
-    files = {"token": "0123456789abcdef\n", "short": "secret", "text": "text", "early": "0\n0.000001\n"}
+    files = {
+        "token": "0123456789abcdef\n",
+        "short": "0123456789abcde",
+        "text": "text",
+        "early": "0\n0.000001\n",
+    }
     files["service.py"] = SERVICE
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+    (tmp_path / "binary").write_bytes(b"\xff" * 40)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "cert.pem")
 
 
 def said(words: list[str], variables: dict[str, str]) -> str:

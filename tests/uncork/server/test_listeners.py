@@ -192,20 +192,3 @@ def test_the_address_works_when_it_is_clicked(host: str, shown: str) -> None:
 def test_an_address_of_no_use_is_told(options: dict[str, Any], says: str) -> None:
     """Another port would not help."""
     assert says in refusal(OSError, **options)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "complaint"),
-    [
-        ({"tls_key": Path("key.pem")}, "require --tls-cert"),
-        ({"tls_cert": Path("missing.pem")}, "--tls-cert: missing.pem: No such file or directory"),
-        ({"tls_cert": Path("RIGHT"), "tls_client_ca": Path(__file__)}, "has no certificate in PEM format"),
-        ({"api_key_file": Path("missing.txt")}, "--api-key-file: missing.txt: No such file"),
-        ({"api_key_file": Path("/dev/null")}, "--api-key-file: /dev/null contains no keys"),
-    ],
-)
-def test_files_that_are_not_what_they_should_be_are_wrong_usage(
-    wrong: dict[str, Path], complaint: str, certificate: Path
-) -> None:
-    right = {name: certificate for name, file in wrong.items() if file == Path("RIGHT")}
-    assert complaint in refusal(**{**wrong, **right})

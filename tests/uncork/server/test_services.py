@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -26,12 +25,6 @@ def services(
         file.write_text(text)
         config = ("--config", file)
     return services_of(options_of("serve", *arguments, *config, environment=environment))
-
-
-def wrong(*arguments: object, file: Path | None = None, text: str = "", **environment: str) -> str:
-    with pytest.raises(WrongUsage) as caught:
-        services(*arguments, file=file, text=text, **environment)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -93,39 +86,6 @@ def test_model_files_have_the_names_of_their_files() -> None:
     }
 
 
-FORM = "is not of the form MODULE:SERVICE, FILE.py:SERVICE or NAME=FILE.py:SERVICE, nor a model file"
-ANOTHER = "give (the service|one) another name, as in NAME=b.py:"
-
-
-@pytest.mark.parametrize(
-    ("targets", "says"),
-    [
-        (
-            ("a.py:Digits", "b.py:Digits"),
-            f"a.py:Digits and b.py:Digits are both named digits; {ANOTHER}Digits",
-        ),
-        (("wine=a.py:A", "b.py:Wine"), f"a.py:A and b.py:Wine are both named wine; {ANOTHER}Wine"),
-        (("a.py:A", "b.py:Docs"), f"b.py:Docs: the gateway itself uses the path /docs; {ANOTHER}Docs"),
-        (("v2=b.py:B",), f"v2=b.py:B: the gateway itself uses the path /v2; {ANOTHER}B"),
-        *(
-            ((f"{name}=b.py:B",), f"{name}=b.py:B: the name of a service must .*; got '{name}'; {ANOTHER}B")
-            for name in ("a b", "a.b", "")
-        ),
-        (("a.py:A", "b.py:_B"), f"b.py:_B: the name of a service must .*; got '_b'; {ANOTHER}_B"),
-        (("a.py:A", "service.py"), f"'service.py' {FORM}"),
-        (("a.py:A", "b.py:2"), f"'b.py:2' {FORM}"),
-    ],
-)
-def test_wrong_targets_are_told(targets: tuple[str, ...], says: str) -> None:
-    assert re.fullmatch(says, wrong(*targets))
-
-
-@pytest.mark.parametrize("text", ["[services.a]\nworkers = 2", "[services.a]\ntarget = ['a.py:A', 'b.py:B']"])
-def test_a_service_needs_one_target(text: str, file: Path) -> None:
-    says = "the service a needs one target; set target under [services.a]"
-    assert wrong(file=file, text=text) == says
-
-
 PLACES = """
 workers = 2
 policy = "aimd"
@@ -169,24 +129,6 @@ def test_settings_of_apis_follow_the_same_order(file: Path) -> None:
 def test_workers_share_the_cores_with_those_of_all_services(file: Path) -> None:
     text = "[services.a]\ntarget = 'a.py:A'\nworkers = '2-6'\n[services.b]\ntarget = 'b.py:B'\nworkers = 3"
     assert {one.all_workers for one in services(file=file, text=text).values()} == {9}
-
-
-def test_what_several_services_cannot_share_is_told(file: Path) -> None:
-    text = "[services.a]\ntarget = 'a.py:A'\n[services.b]\ntarget = 'b.py:B'\n"
-    of_api = (
-        "does not say which service it is for; with several services, set it under [services.NAME.api.API]"
-    )
-    assert (
-        wrong(file=file, text=text, UNCORK_API_PREDICT_TIMEOUT="1") == f"UNCORK_API_PREDICT_TIMEOUT {of_api}"
-    )
-    in_file = f"{text}[api.predict]\ntimeout = 1"
-    assert wrong(file=file, text=in_file) == f"{file}: api.predict.timeout {of_api}"
-    shared = "several services cannot share it; set worker_{} under [services.NAME] instead"
-    assert wrong("--worker-port", "0", file=file, text=text) == f"--worker-port: {shared.format('port')}"
-    assert (
-        wrong(file=file, text=f"worker-address = 'h'\n{text}")
-        == f"{file}: worker-address: {shared.format('address')}"
-    )
 
 
 def test_a_single_service_with_a_name_can_have_what_several_cannot_share(file: Path) -> None:
