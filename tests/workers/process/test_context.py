@@ -99,7 +99,7 @@ class Recording(Service):
     """Records the group and the rows of each call, and fails on "bad"."""
 
     def __init__(self) -> None:
-        self.groups: list[Any] = []
+        self.others: list[Any] = []
         self.calls: list[list[Row]] = []
 
     @api(
@@ -115,16 +115,16 @@ class Recording(Service):
         assert now.headers["x-request-id"] == tuple(ids)
         tenants, parameters, classes = now.headers["x-tenant"], map(dict, now.parameters), now.classes or ()
         costs: Sequence[float | None] = now.costs or [None] * len(items)
-        self.groups.append(now.group)
+        self.others.append(now.group)
         columns = items, now.request_of_row, ids, tenants, parameters, classes, costs
         self.calls.append([Row(*row) for row in zip(*columns, strict=True)])
         if "bad" in items:
             raise ValueError("bad")
         return items
 
-    @api(input=Json(), policy="none")
+    @api(input=Json(), policy="none", headers=("x-tenant",))
     def stream(self, items: list[Any]) -> Iterator[str]:
-        self.groups.append((context().group, dict(context().parameters[0])))
+        self.others.append((dict(context().parameters[0]), dict(context().headers)))
         yield "piece"
 
 
@@ -139,7 +139,7 @@ def recorded(*bodies: bytes, to: str = "predict", **fields: Any) -> Recording:
 )
 def test_a_handler_knows_the_group_of_its_batch(group: bytes | None, value: Any) -> None:
     """The values of a tuple as a tuple; a header that no request has is None."""
-    assert recorded(b"1", b"2", group=group).groups == [value]
+    assert recorded(b"1", b"2", group=group).others == [value]
 
 
 HEADERS = [{"x-tenant": "a", "x-request-id": "one"}, {"x-request-id": "two"}, {"x-tenant": "c"}]
@@ -193,9 +193,10 @@ def test_a_batch_without_them_has_defaults() -> None:
     ]
 
 
-def test_a_stream_has_the_parameters_of_its_request() -> None:
-    assert recorded(b"1", to="stream", parameters=[b'{"a":1}']).groups == [(None, {"a": 1})]
-    assert recorded(b"1", to="stream").groups == [(None, {})]
+def test_a_stream_has_the_parameters_and_headers_of_its_request() -> None:
+    stream = recorded(b"1", to="stream", parameters=[b'{"a":1}'], headers=[{"x-tenant": "t"}])
+    assert stream.others == [({"a": 1}, {"x-tenant": ("t",)})]
+    assert recorded(b"1", to="stream").others == [({}, {"x-tenant": (None,)})]
 
 
 class Logging(Service):

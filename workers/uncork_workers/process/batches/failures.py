@@ -74,10 +74,9 @@ class Failure(FailedCall):
     def __init__(self, error: BaseException, handler: Callable[..., Any], *, rows: int, size: float) -> None:
         super().__init__(error, rows=rows, size=size)
         self.text_of_error, self._traceback = repr_of(error), _traceback_text(error)
-        try:
+        self.report = ExceptionReport(type(error).__name__, "", "")
+        with suppress(BaseException):  # as above
             self.report = exception_report(error, handler)
-        except BaseException:  # as above
-            self.report = ExceptionReport(type(error).__name__, "", "")
         self.free()
 
     def release(self) -> None:
