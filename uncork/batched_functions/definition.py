@@ -51,9 +51,6 @@ class Parameters:
         self._signature = signature.replace(parameters=self._all)
         self._by_name = [one.name for one in self._all if one.kind is one.KEYWORD_ONLY]
 
-    def __len__(self) -> int:
-        return len(self._all)
-
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the value of each parameter, in their order.
 
