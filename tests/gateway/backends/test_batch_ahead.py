@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.backends.pool_stage import BATCH, stage
 from tests.gateway.backends.test_payload_file import LARGE, SMALL, local_worker
-from tests.gateway.backends.test_worker_pool_streams import HEAD
+from tests.gateway.backends.test_worker_pool import HEAD
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_connection import Executed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.gateway.connection.test_protocol import Echo, hot, plain, serving
 from tests.gateway.running import turns
 from tests.gateway.stage import LIMIT_BYTES, Stage, reason
 from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.connection.listener_context import OpenConnections
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LONG = b"x" * 70_000
@@ -429,3 +431,18 @@ async def test_only_allowed_hosts_are_accepted(method: bytes, host: bytes, accep
         connection.send(sized(start=method).replace(b"host: test", b"host: " + host))
         await turns(20)
         assert ([reply.status for reply in connection.replies()] == [421]) != accepted
+
+
+def test_refusals_have_a_limit_too() -> None:
+    """Each of them uses a file until its client has read it."""
+    connections = OpenConnections()
+    assert [connections.opened(10) for _ in range(40)].index("flooded") == 26
+
+
+def test_the_log_says_so_once_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    connections = OpenConnections()
+    with caplog.at_level(logging.WARNING, logger="uncork.gateway"):
+        for _ in range(9):
+            connections.opened(3)
+    [record] = caplog.records
+    assert record.getMessage().startswith("refusing client connections: 3 are open")

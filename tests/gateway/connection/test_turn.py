@@ -44,6 +44,21 @@ class Worker:
             self._turn.wait(self)
 
 
+async def test_connections_share_the_work_of_a_turn() -> None:
+    turn, done = Turn(), list[str]()
+    workers = [Worker(turn, 1000, done, name) for name in "abcdefgh"]
+    for worker in workers:
+        turn.wait(worker)
+    assert done == []
+    await turns(1)
+    assert done == list("abcde")
+    assert sum(worker.work for worker in workers) == 8 * 1000 - TURN_WORK
+    await turns(1)
+    assert done == list("abcdefghab")
+    await turns(3)
+    assert {worker.work for worker in workers} == {0}
+
+
 async def test_one_connection_may_use_a_whole_turn() -> None:
     turn, done = Turn(), list[str]()
     worker = Worker(turn, 2 * TURN_WORK, done)

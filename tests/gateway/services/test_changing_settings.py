@@ -82,6 +82,18 @@ async def test_a_removed_key_is_refused_on_an_open_connection(tmp_path: Path) ->
         assert (await on.http.get("/readyz")).status_code == 200
 
 
+async def test_a_front_end_forgets_heads_that_had_another_key(tmp_path: Path) -> None:
+    """Whatever else changes."""
+    async with gateway(tmp_path, keys=ApiKeys([KEY.encode()])) as on:
+        worker = await on.worker()
+        on.http.headers["x-api-key"] = KEY
+        for _ in range(2):
+            await on.echo(worker, "/echo", 1)
+        assert on.gateway.front_end.routes.known
+        on.gateway.front_end.change(replace(on.service.events.settings, keys=ApiKeys([OTHER.encode()])))
+        assert (await on.http.post("/echo", json=1)).status_code == 401
+
+
 async def test_limits_apply_to_new_requests(tmp_path: Path) -> None:
     """A lower limit removes nothing from the queue."""
     async with gateway(tmp_path) as on:

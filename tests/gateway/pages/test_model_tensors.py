@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.pages.models.tensors import Outputs
+from uncork_gateway.pages.models.tensors import Outputs, inputs_of
 from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_workers.wire.forms import TensorForm
+from uncork_workers.wire.schema import ApiDescription
 
 NUMBER = TensorSpec("output-0", "INT64", ())
 
@@ -49,3 +52,31 @@ def test_raw_rows_are_known_without_being_read() -> None:
     outputs.saw_results([HandlerResult(200, bytes(2**21), TensorForm("FP16", (2**19, 2)))])
 
     assert outputs.known() == (TensorSpec("output-0", "FP16", (2**19, 2)),)
+
+
+@pytest.mark.parametrize(
+    ("described", "inputs"),
+    [
+        ({"kind": "ndarray", "dtype": "float32", "shape": [4]}, [("input-0", "FP32", (4,))]),
+        (
+            {"kind": "ndarray", "dtype": "int8", "shape": [None, 2], "name": "x"},
+            [("x", "INT8", (-1, 2))],
+        ),
+        (
+            {
+                "kind": "json",
+                "tensors": {
+                    "ids": {"dtype": "int64", "shape": [None]},
+                    "text": {"dtype": "str", "shape": []},
+                },
+            },
+            [("ids", "INT64", (-1,)), ("text", "BYTES", ())],
+        ),
+    ],
+)
+def test_inputs_have_the_names_and_types_of_the_model(
+    described: dict[str, Any], inputs: list[tuple[str, str, tuple[int, ...]]]
+) -> None:
+    api = ApiDescription(name="predict", route="/predict", input=described)
+
+    assert [tuple(spec) for spec in inputs_of(api)] == inputs
