@@ -111,7 +111,7 @@ class Proxy:
         settings.rules("model")
         self._settings = settings
         self._find_route: Callable[[bytes], ProxyRoute | None] = lambda target: None
-        addresses = read_addresses(urls)
+        self._addresses = addresses = read_addresses(urls)
         self._servers: Servers[Any] = Servers(
             _servers_at(addresses, settings),
             concurrency=settings.concurrency,
@@ -141,7 +141,7 @@ class Proxy:
             metrics=batching.metrics,
             forget_api=batching.forget_api,
         )
-        merging = Merging(
+        self._merging = merging = Merging(
             dispatcher=batching.dispatcher,
             models=self._models,
             batch_headers=batching.batch_headers,
@@ -161,13 +161,19 @@ class Proxy:
             self._servers, self.front_end.listener, timeout_s=settings.timeout_s, ca=settings.server_ca
         )
         self._close_pass_through = passing.close
-        self._find_route = partial(
-            find_route,
-            protocol=settings.protocol,
-            merging=merging,
-            relay=passing.relay,
-            max_body_bytes=settings.max_body_bytes,
-        )
+
+        def change(settings: ProxySettings) -> None:
+            passing.change(timeout_s=settings.timeout_s, ca=settings.server_ca)
+            self._find_route = partial(
+                find_route,
+                protocol=settings.protocol,
+                merging=merging,
+                relay=passing.relay,
+                max_body_bytes=settings.max_body_bytes,
+            )
+
+        self._change_pass_through = change
+        change(settings)
         return passing
 
     def _serve_grpc(self, merging: Merging) -> ASGIApp:
@@ -178,6 +184,7 @@ class Proxy:
         settings, front_end = self._settings, self.front_end
         passing = GrpcPassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
         self._close_pass_through = passing.close
+        self._change_pass_through = lambda settings: passing.change(timeout_s=settings.timeout_s)
         open_call, close = proxied_calls(
             settings.protocol,
             merging,
@@ -191,6 +198,44 @@ class Proxy:
 
     def start(self) -> None:
         self._servers.start()
+
+    def change(self, urls: Sequence[str], settings: ProxySettings, *, renew: bool = False) -> None:
+        """Use other servers and settings, except for ``protocol``, ``admin``, ``grpc`` and ``traces``.
+
+        ``renew`` connects to all servers anew, because their certificates have changed.
+
+        Raises:
+            ValueError: if they are invalid; nothing has changed then.
+        """
+        settings.rules("model")
+        addresses = read_addresses(urls)
+        if are_grpc(addresses) != are_grpc(self._addresses):
+            raise ValueError(
+                "servers that speak gRPC cannot replace others, or be replaced; restart the proxy"
+            )
+        before = self._settings
+        renew |= (before.concurrency, before.health_path, before.server_ca) != (
+            settings.concurrency,
+            settings.health_path,
+            settings.server_ca,
+        )
+        known = {} if renew else {server.url: server for server in self._servers.all}
+        missing = [address for address in addresses if str(address) not in known]
+        new = _servers_at(missing, settings) if missing else []
+        servers = known | {server.url: server for server in new}
+        self._servers.change(
+            [servers[str(address)] for address in addresses],
+            concurrency=settings.concurrency,
+            timeout_s=settings.timeout_s,
+            idempotent=settings.idempotent,
+        )
+        self._addresses, self._settings = addresses, settings
+        self._models.change(settings.rules)
+        merging = self._merging
+        merging.header_rules, merging.most_rows = settings.headers, settings.most_rows_of_part
+        merging.idempotent, merging.fair_by = settings.idempotent, settings.fair_by
+        self.front_end.change(settings)
+        self._change_pass_through(settings)
 
     async def close(self) -> None:
         await self._calls.close()

@@ -21,7 +21,7 @@ class GrpcServer:
         max_bytes = front_end.settings.max_body_bytes
         self._limits = GrpcLimits(max_message_bytes=max_bytes)
         self._socket = listeners.grpc
-        self._tls = listeners.grpc_tls
+        self._tls = None if listeners.grpc_tls is None else listeners.grpc_tls.context
         self._listener = GrpcListener(
             front_end.open_call,
             front_end.listener,

@@ -2,22 +2,20 @@
 
 import errno
 import socket
-import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import option
+from uncork.server.credentials import Credentials, read_credentials
 from uncork.server.unix_listener import unix_listener
-from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
 from uncork_workers.extras import install_command
-from uncork_workers.wire.certificates import load_authorities, load_certificate
+from uncork_workers.wire.certificates import ServerTls
 
 # The system closes a connection whose client has read nothing of its reply for this time.
 _UNREAD_MS = 30_000
@@ -97,18 +95,24 @@ class Listeners:
         grpc: for gRPC clients; None if there are none.
         grpc_tls: the TLS of that socket, if any.
         grpc_max_connection_age_s: how old a connection to it gets; None: as old as the client wants.
-        tls: arguments of :class:`uvicorn.Config` for the public socket.
-        keys: the accepted API keys; None if clients need none.
+        tls: the TLS of the public socket, if any.
+        credentials: the keys and certificates that are in force.
     """
 
     public: socket.socket
     admin: socket.socket | None
-    tls: dict[str, Any]
-    keys: ApiKeys | None
+    tls: ServerTls | None = None
+    credentials: Credentials = field(default_factory=Credentials)
     unix: socket.socket | None = None
     grpc: socket.socket | None = None
-    grpc_tls: ssl.SSLContext | None = None
+    grpc_tls: ServerTls | None = None
     grpc_max_connection_age_s: float | None = None
+
+    def renew(self, credentials: Credentials) -> None:
+        """Use other certificates for the connections that begin from now on."""
+        for tls, context in ((self.tls, credentials.tls), (self.grpc_tls, credentials.grpc_tls)):
+            if tls is not None and context is not None:
+                tls.renew(context)
 
     @property
     def port(self) -> int:
@@ -147,8 +151,7 @@ def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
     """
     if options.grpc_port is not None:
         require_grpc("--grpc-port")
-    keys = keys_in(options.api_key_file)
-    tls = server_tls(options.tls_cert, options.tls_key, options.tls_client_ca, prefix="--tls")
+    credentials = read_credentials(options)
     with ExitStack() as stack:
         public = stack.enter_context(listening_socket(options.host, options.port, option="--port"))
         admin = None
@@ -162,10 +165,10 @@ def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
             public=public,
             unix=unix,
             admin=admin,
-            tls=_uvicorn_tls(options),
-            keys=keys,
+            tls=None if credentials.tls is None else ServerTls(credentials.tls),
+            credentials=credentials,
             grpc=grpc,
-            grpc_tls=tls,
+            grpc_tls=None if credentials.grpc_tls is None else ServerTls(credentials.grpc_tls),
             grpc_max_connection_age_s=options.grpc_max_connection_age,
         )
 
@@ -250,55 +253,6 @@ def _listener_on(port: int) -> str:
         return f" by {psutil.Process(pid).name()} (process {pid})"
     except (StopIteration, psutil.Error):
         return ""
-
-
-def keys_in(file: Path | None) -> ApiKeys | None:
-    """Return the keys in the file of ``--api-key-file``; None without a file.
-
-    Raises:
-        WrongUsage: if it cannot be used.
-    """
-    if file is None:
-        return None
-    try:
-        return read_keys(file)
-    except OSError as error:
-        raise WrongUsage(f"--api-key-file: {file}: {error.strerror}") from None
-    except WrongKeys as error:
-        raise WrongUsage(f"--api-key-file: {error}") from None
-
-
-def _uvicorn_tls(options: ListenerOptions) -> dict[str, Any]:
-    """Return the TLS arguments of uvicorn; the files have been checked."""
-    if options.tls_cert is None:
-        return {}
-    tls: dict[str, Any] = {"ssl_certfile": options.tls_cert, "ssl_keyfile": options.tls_key}
-    if options.tls_client_ca is not None:
-        tls |= {"ssl_ca_certs": str(options.tls_client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
-    return tls
-
-
-def server_tls(
-    cert: Path | None, key: Path | None, client_ca: Path | None, *, prefix: str
-) -> ssl.SSLContext | None:
-    """Return the server's side of TLS; None without a certificate. The options begin with ``prefix``.
-
-    Raises:
-        WrongUsage: if a file cannot be used.
-    """
-    if cert is None:
-        if key or client_ca:
-            raise WrongUsage(f"{prefix}-key and {prefix}-client-ca require {prefix}-cert")
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        load_certificate(context, cert, key, prefix=prefix)
-        if client_ca is not None:
-            load_authorities(context, client_ca, option=f"{prefix}-client-ca")
-            context.verify_mode = ssl.CERT_REQUIRED
-    except ValueError as error:
-        raise WrongUsage(str(error)) from None
-    return context
 
 
 def _url(scheme: str, listener: socket.socket) -> str:

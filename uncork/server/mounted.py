@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from uncork.config.errors import WrongUsage
+from uncork.server.credentials import Credentials
 from uncork.server.options import ServeOptions
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
@@ -73,7 +74,9 @@ def _running(options: ServeOptions, folder: Path, *, admin: bool) -> RunningSett
         keys=lambda: None,
         failed=failed,
     )
-    return RunningSettings(options=options, keys=None, place=place, servers=None, services={}, files=set())
+    return RunningSettings(
+        options=options, credentials=Credentials(), place=place, servers=None, services={}, files=set()
+    )
 
 
 def _log_failure(failed: asyncio.Future[None]) -> None:

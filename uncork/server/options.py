@@ -172,9 +172,6 @@ class ServeOptions(WorkerPortOptions):
     reload: bool = option(
         False, "Replace the workers when a file of the service changes; for development.", "--reload"
     )
-    watch_config: bool = option(
-        False, "Reload the settings when the file of --config or --api-key-file changes.", "--watch-config"
-    )
     gpus: str | None = option(
         None,
         "GPUs to assign to the workers in turn, one each: a count, or a list of numbers or UUIDs such as "

@@ -101,6 +101,11 @@ class ServerOptions(ListenerOptions):
         metavar="FILE",
         show_default="UNCORK_CONFIG, else none",
     )
+    watch_config: bool = option(
+        False,
+        "Reload the settings when the file of --config, or one of keys, certificates or a token, changes.",
+        "--watch-config",
+    )
     max_body_bytes: int = option(
         _DEFAULTS.max_body_bytes,
         "Maximum request body in bytes; larger bodies get 413.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from uncork.server.credentials import Credentials
 from uncork.server.listeners import Listeners
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
@@ -31,7 +32,13 @@ class Servers:
     """One server for each listener; they start and end together."""
 
     def __init__(self, front_end: FrontEnd, listeners: Listeners) -> None:
-        public = _http_config(front_end.app, front_end.protocol, **listeners.tls)
+        self._listeners = listeners
+        tls = listeners.tls
+        public = _http_config(
+            front_end.app,
+            front_end.protocol,
+            ssl_context_factory=None if tls is None else lambda config, default: tls.context,
+        )
         self._servers = [(_HttpServer(public), listeners.public)]
         if listeners.unix is not None:
             unix = _http_config(front_end.app, front_end.protocol)
@@ -60,8 +67,11 @@ class Servers:
             serving.append(self._grpc.serve())
         await asyncio.gather(*serving)
 
-    def change(self, *, max_body_bytes: int, max_connection_age_s: float | None) -> None:
-        """Set other limits of gRPC clients."""
+    def change(
+        self, credentials: Credentials, *, max_body_bytes: int, max_connection_age_s: float | None
+    ) -> None:
+        """Set other certificates, and other limits of gRPC clients."""
+        self._listeners.renew(credentials)
         if self._grpc is not None:
             self._grpc.change(max_body_bytes=max_body_bytes, max_connection_age_s=max_connection_age_s)
 

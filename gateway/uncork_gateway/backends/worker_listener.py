@@ -14,6 +14,7 @@ from typing import cast
 from uncork_gateway.backends.refusal_log import RefusalLog
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.version import VERSION
+from uncork_workers.wire.certificates import ServerTls
 from uncork_workers.wire.dialing import tune
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.handshake import (
@@ -61,7 +62,7 @@ class Refused(Exception):
         return encode_greeting(Refusal(reason=self.reason, message=str(self)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class WorkerPort:
     """The TCP port for workers, and its secrets.
 
@@ -74,7 +75,7 @@ class WorkerPort:
 
     listener: socket.socket
     token: bytes
-    tls: ssl.SSLContext | None = None
+    tls: ServerTls | None = None
     launch_secret: bytes = field(default_factory=lambda: secrets.token_bytes(NONCE_BYTES))
 
 
@@ -102,11 +103,11 @@ class WorkerListener:
         warmup_seconds: float,
         on_refusal: Callable[[str], object],
     ) -> None:
-        self.tls = port.tls
-        self.requires_certificate = port.tls is not None and port.tls.verify_mode == ssl.CERT_REQUIRED
-        if port.tls is not None and self.requires_certificate:
+        self.tls = None if port.tls is None else port.tls.context
+        self.requires_certificate = self.tls is not None and self.tls.verify_mode == ssl.CERT_REQUIRED
+        if self.tls is not None and self.requires_certificate:
             # TLS would refuse a worker without a certificate, too, but the loop sends no alert that says why.
-            port.tls.verify_mode = ssl.CERT_OPTIONAL
+            self.tls.verify_mode = ssl.CERT_OPTIONAL
         self.introductions: dict[Introduction, None] = {}
         self._on_refusal = on_refusal
         self._log = RefusalLog()

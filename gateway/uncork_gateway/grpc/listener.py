@@ -61,9 +61,7 @@ class GrpcListener:
         )
 
     async def start(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
-        """Accept connections on a bound socket, with TLS if ``tls`` is given."""
-        if tls is not None:
-            offer_http2(tls)
+        """Accept connections on a bound socket, with TLS if ``tls`` is given, which must offer HTTP/2."""
         self._server = await self._loop.create_server(self.protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
 
     def retire(self) -> None:
@@ -104,8 +102,3 @@ class _Connections(set[GrpcConnection]):
         super().discard(connection)
         if not self:
             self.ended.set()
-
-
-def offer_http2(context: ssl.SSLContext) -> None:
-    """Let a TLS context offer HTTP/2, which gRPC requires."""
-    context.set_alpn_protocols(["h2"])

@@ -50,13 +50,20 @@ class PassThrough:
     ) -> None:
         self._servers = servers
         self._listener = listener
-        self._ca = ca
-        self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
+        self._former: list[httpx.AsyncBaseTransport] = []
         # A pool of its own: long streams must not occupy the connections of merged calls.
         self._limits = httpx.Limits(
             max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE_S
         )
         self._transports: dict[httpx.URL, httpx.AsyncBaseTransport] = {}
+        self.change(timeout_s=timeout_s, ca=ca)
+
+    def change(self, *, timeout_s: float, ca: Path | None) -> None:
+        """Relay on new connections from now on; the open ones may carry streams."""
+        self._ca = ca
+        self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
+        self._former += self._transports.values()
+        self._transports = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Relay a server's response piece by piece."""
@@ -106,7 +113,7 @@ class PassThrough:
         return ServerResponse(reply.status_code, reply_headers(reply), content)
 
     async def close(self) -> None:
-        for transport in self._transports.values():
+        for transport in [*self._transports.values(), *self._former]:
             await transport.aclose()
 
     async def _send(

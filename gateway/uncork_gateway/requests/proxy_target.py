@@ -41,9 +41,11 @@ class HeaderRules:
         return keyed, keyed + tuple(header for header in headers if header[0] in self.passed)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Merging:
     """The dispatcher and settings that batch requests into calls to the servers behind the proxy.
+
+    The settings may change at any time; each request uses those of its arrival.
 
     Attributes:
         most_rows: the most rows in a part of a request.

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,6 +27,12 @@ PATIENT = ("--mb-max-latency", "30000")
 @pytest.fixture(scope="module")
 def model_server() -> Iterator[Server]:
     """A server that speaks V1 and V2, and does not batch."""
+    with serving(MODELS, *UNBATCHED) as server:
+        yield server
+
+
+@pytest.fixture
+def unused_server() -> Iterator[Server]:
     with serving(MODELS, *UNBATCHED) as server:
         yield server
 
@@ -74,23 +81,43 @@ def test_tritons_clients_are_merged(proxy: Server, binary: bool) -> None:
     assert found == [[[2 * value for value in row] for row in own] for own in rows]
 
 
-def test_a_proxy_has_nothing_to_reload_and_a_stop_answers_what_is_held(model_server: Server) -> None:
-    """Neither the command nor SIGHUP does anything to it. SIGTERM releases requests at once."""
-    patient = ("--policy", "fixed:600000", "--max-latency", "600000", "--drain-delay", "0.5")
-    with proxying(model_server.base, *patient) as server, ThreadPoolExecutor(1) as pool:
-        reload = run_uncork("reload", "--port", server.base.rpartition(":")[2])
-        server.process.send_signal(signal.SIGHUP)
-        eventually(lambda: "SIGHUP ignored: `uncork proxy` has no workers to reload" in server.output)
+def test_a_proxy_reloads_and_a_stop_answers_what_is_held(
+    model_server: Server, tmp_path: Path, unused_server: Server
+) -> None:
+    """For the command and for SIGHUP. SIGTERM releases requests at once."""
+    config = tmp_path / "uncork.toml"
 
-        assert (reload.returncode, reload.stdout) == (2, "")
-        nothing = "`uncork proxy` has no workers to reload; restart it to change its settings"
-        assert reload.stderr == f"uncork reload: {nothing}\n"
+    def write(server: Server, policy: str, **more: object) -> None:
+        lines = [
+            f'urls = ["{server.base}"]',
+            f'policy = "{policy}"',
+            *(f"{k} = {v}" for k, v in more.items()),
+        ]
+        config.write_text("\n".join(lines))
+
+    write(model_server, "fixed:0")
+    with (
+        proxying("--config", str(config), "--drain-delay", "0.5") as server,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        port = server.base.rpartition(":")[2]
+        write(unused_server, "fixed:600000", max_latency=600000)
+        difference = run_uncork("config", "diff", "--port", port)
+        reload = run_uncork("reload", "--port", port)
+
+        assert (difference.returncode, reload.returncode) == (1, 0), reload.stderr
+        assert {"urls", "policy", "max_latency"} <= set(difference.stdout.split())
+        assert "settings changed: urls, max_latency, policy" in reload.stdout
+        write(unused_server, "magic")
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "SIGHUP: reload failed, nothing has changed" in server.output)
         asking = pool.submit(texts, server, ["held"])
         eventually(lambda: server.metric("uncork_queue_rows") == 1)
         server.terminate()
         assert asking.result().json()["predictions"][0]["item"] == "held"
         assert server.exit_code() == 0
         assert "accepting requests for another 0.5 s" in server.output
+    assert unused_server.metric("uncork_requests_total") == 1
 
 
 def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:

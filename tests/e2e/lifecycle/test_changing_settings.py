@@ -116,7 +116,7 @@ def test_everything_changes_in_one_reload(file: Path) -> None:
         rows = [line.split() for line in other.stdout.splitlines()]
         assert (other.returncode, rows[0]) == (1, ["setting", "now", "after", "reload", "effect"])
         assert ["workers", "1", "3", "at", "once"] in rows
-        assert ["api_key_file", str(keys), str(keys), "(other", "keys)", "at", "once"] in rows
+        assert ["api_key_file", str(keys), str(keys), "(other", "content)", "at", "once"] in rows
         assert KEY not in other.stdout
         assert HTTP.post(f"{server.base}/remember", json=1, headers={"x-api-key": OTHER}).status_code == 200
 

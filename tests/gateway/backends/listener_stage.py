@@ -18,6 +18,7 @@ from tests.gateway.worker_peer import LAUNCH_SECRET, TOKEN, Address, Peer, dial
 from uncork_gateway.backends.worker_listener import WorkerListener, WorkerPort
 from uncork_gateway.backends.worker_pool import WorkerPool
 from uncork_gateway.service_log import ServiceLog
+from uncork_workers.wire.certificates import ServerTls
 from uncork_workers.wire.overrides import Override
 
 LOOPS = ["asyncio", "uvloop"]
@@ -92,7 +93,7 @@ async def worker_port(
     port = WorkerPort(
         listener=listening or socket.create_server(("127.0.0.1", 0), backlog=200),
         token=TOKEN,
-        tls=tls,
+        tls=None if tls is None else ServerTls(tls),
         launch_secret=LAUNCH_SECRET,
     )
     made = PortStage(

@@ -59,6 +59,7 @@ async def test_old_connections_are_replaced_without_an_error() -> None:
 async def test_tls() -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["h2"])
     authority.issue_cert("127.0.0.1").configure_cert(context)
     credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
     async with echoing(tls=context, credentials=credentials) as (_, echo):

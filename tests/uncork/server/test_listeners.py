@@ -46,7 +46,7 @@ def refusal(error: type[Exception] = WrongUsage, /, **options: Any) -> str:
 def test_the_address_says_how_to_come_in(certificate: Path) -> None:
     with open_listeners(PLAIN) as listeners:
         assert listeners.url == listeners.admin_url == f"http://127.0.0.1:{listeners.public.getsockname()[1]}"
-        assert listeners.keys is None
+        assert listeners.credentials.keys is None
 
     with open_listeners(replace(PLAIN, admin_port=0, tls_cert=certificate)) as listeners:
         assert listeners.admin is not None

@@ -133,7 +133,7 @@ def run(
 ) -> None:
     dialer = Dialer(addresses=[gateway.address], token=TOKEN, instance="i")
     with contextlib.closing(HostedService(target)) as hosted:
-        RemoteWorker(hosted, dialer, node="far", sleep=sleep, **options).run()
+        RemoteWorker(hosted, dialer.dial, node="far", sleep=sleep, **options).run()
 
 
 def during(
@@ -397,7 +397,7 @@ def test_a_batch_that_cannot_be_read_is_not_overdue_later(gateway: FakeTcpGatewa
     due: list[float] = []
     talking = gateway.during(talk)
     dialer = Dialer(addresses=[gateway.address], token=TOKEN, instance="i")
-    RemoteWorker(hosted, dialer, node="far", sleep=lambda seconds: None).run()
+    RemoteWorker(hosted, dialer.dial, node="far", sleep=lambda seconds: None).run()
     talking.result()
     assert due == [float("inf")]
 
@@ -483,7 +483,7 @@ from uncork_workers.wire.dialing import Dialer, read_addresses
 
 with closing(HostedService("noting.py:" + sys.argv[2])) as hosted:
     dialer = Dialer(addresses=read_addresses(sys.argv[1]), token=b"0123456789abcdef", instance="i")
-    RemoteWorker(hosted, dialer, node="far", ready_file=ReadyFile(Path("ready"))).run()
+    RemoteWorker(hosted, dialer.dial, node="far", ready_file=ReadyFile(Path("ready"))).run()
 """
 
 

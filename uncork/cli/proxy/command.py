@@ -1,6 +1,6 @@
 """``uncork proxy``."""
 
-import logging
+import asyncio
 import os
 import time
 from collections.abc import Sequence
@@ -12,10 +12,13 @@ import uvloop
 from uncork.cli.configurable import takes_options
 from uncork.cli.proxy.imported_settings import Imported
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
+from uncork.cli.proxy.running import RunningProxy
 from uncork.cli.serve import banner
 from uncork.cli.usage import exit_code, in_options
-from uncork.server.control_socket import COMMANDS, Outcome, listening
+from uncork.config.errors import WrongUsage
+from uncork.server.control_socket import DIFF, RELOAD, listening
 from uncork.server.listeners import Listeners, open_listeners
+from uncork.server.running.server import NO_FILES, files_of
 from uncork.server.servers import Servers
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
@@ -23,10 +26,6 @@ from uncork_dispatcher.wording import plural
 from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.proxy import Proxy, ProxySettings
 from uncork_workers.process.logs import LogFormat
-
-log = logging.getLogger("uncork.gateway")
-
-_NOTHING_TO_RELOAD = "`uncork proxy` has no workers to reload; restart it to change its settings"
 
 
 @takes_options
@@ -41,47 +40,52 @@ def proxy(options: ProxyOptions) -> None:
 
 def _run(options: ProxyOptions) -> int:
     options.check_servers()
-    servers, imported = options.servers, options.imported()
+    imported = options.imported()
     settings = options.settings(imported)
+    if options.watch_config and not files_of(options):
+        raise WrongUsage(NO_FILES)
     log_to_terminal(options.log_level, options.log_format.value)
     with open_listeners(options) as listeners, tracing(options.traces, os.environ) as traces:
-        settings = replace(settings, traces=traces)
-        return uvloop.run(_serve(servers, settings, listeners, imported, options))
-
-
-async def _serve(
-    urls: Sequence[str],
-    settings: ProxySettings,
-    listeners: Listeners,
-    imported: Imported | None,
-    options: ProxyOptions,
-) -> int:
-    try:
         settings = replace(
             settings,
-            keys=listeners.keys,
+            traces=traces,
+            keys=listeners.credentials.keys,
             admin=listeners.admin is not None,
             grpc=listeners.grpc is not None,
         )
-        proxy = Proxy(urls, settings)
+        return uvloop.run(_serve(settings, listeners, imported, options))
+
+
+async def _serve(
+    settings: ProxySettings, listeners: Listeners, imported: Imported | None, options: ProxyOptions
+) -> int:
+    try:
+        proxy = Proxy(options.servers, settings)
     except ValueError as error:
         raise in_options(error, OPTIONS) from None
     proxy.start()
-    async with listening(listeners.port, dict.fromkeys(COMMANDS, _refuse_reload)):
+    servers = Servers(proxy.front_end, listeners)
+    running = RunningProxy(proxy, servers, options, settings, listeners.credentials)
+    watching = asyncio.create_task(running.watch()) if options.watch_config else None
+
+    async def close(hurry: asyncio.Event) -> None:
+        if watching is not None:
+            watching.cancel()
+        await proxy.close()
+
+    async with listening(listeners.port, {RELOAD: running.reload_requested, DIFF: running.diff_requested}):
         return await serve_until_signal(
             proxy.front_end,
-            Servers(proxy.front_end, listeners),
+            servers,
             announcing=_announce(
-                proxy.front_end, _banner(urls, settings, listeners, imported), options.log_format.value
+                proxy.front_end,
+                _banner(options.servers, settings, listeners, imported),
+                options.log_format.value,
             ),
-            drain=lambda: options.drain,
-            close=lambda hurry: proxy.close(),
-            reload=lambda: log.warning("SIGHUP ignored: %s", _NOTHING_TO_RELOAD),
+            drain=lambda: running.options.drain,
+            close=close,
+            reload=running.on_hangup,
         )
-
-
-async def _refuse_reload() -> Outcome:
-    return Outcome(2, _NOTHING_TO_RELOAD)
 
 
 async def _announce(front: FrontEnd, lines: Sequence[banner.Line], log_format: LogFormat) -> None:

@@ -11,7 +11,7 @@ from uncork.server.control_socket import RELOAD, NoServer, ask
 def reload(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port that the server listens on.")] = 3000,
 ) -> None:
-    """Have a running `uncork serve` read its settings again, and replace its workers.
+    """Have a running `uncork serve` or `uncork proxy` read its settings again, and replace its workers.
 
     The server must run on this machine, as the same user. The new workers run the current code. They take
     over together when all are ready, and the new settings take effect with them. If a worker fails or a
@@ -19,7 +19,7 @@ def reload(
     """
     try:
         with telling() as tell:
-            tell("starting new workers; press Ctrl-C to cancel and keep the old ones")
+            tell("reloading; press Ctrl-C to cancel and keep the old workers")
             outcome = ask(port, RELOAD)
     except NoServer as error:
         print_error("reload", error)

@@ -83,7 +83,7 @@ def of_services(services: Sequence[Shown], *, listeners: Listeners) -> list[Line
     apis = [api for one in services for api in one.service.apis]
     short = next((api for api in apis if has_short_example(api)), None)
     if short is not None:
-        lines.append(note(curl(short, listeners.url, wants_key=listeners.keys is not None)))
+        lines.append(note(curl(short, listeners.url, wants_key=listeners.credentials.keys is not None)))
     return lines
 
 

@@ -94,17 +94,17 @@ async def _serve(
             **service_settings(own),
         )
 
-    gateway = Gateway(settings_with(options, listeners.keys))
+    gateway = Gateway(settings_with(options, listeners.credentials.keys))
     servers = Servers(gateway.front_end, listeners)
     running = RunningSettings(
         options=options,
-        keys=listeners.keys,
+        credentials=listeners.credentials,
         place=Place(
             gateway=gateway,
             admin_url=listeners.admin_url,
             folder=folder,
             settings=settings_with,
-            keys=lambda: running.keys,
+            keys=lambda: running.credentials.keys,
             failed=asyncio.get_running_loop().create_future(),
         ),
         servers=servers,

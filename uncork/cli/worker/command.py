@@ -1,11 +1,14 @@
 """``uncork worker``."""
 
+import logging
 import secrets
 import socket
 import ssl
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +18,8 @@ from uncork.cli.terminal import print_error
 from uncork.cli.usage import refusals
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import read_size
+from uncork.server.credentials import token_in
 from uncork.server.server_options import LogLevel, LogLines, readable
-from uncork.server.workers.worker_port import token_in
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.process.hosted_service import HostedService, StageFailed
 from uncork_workers.process.libc import keep_freed_memory
@@ -24,7 +27,9 @@ from uncork_workers.process.logs import log_to_stderr
 from uncork_workers.process.remote_worker import MemoryExceeded, MemoryLimit, ReadyFile, RemoteWorker
 from uncork_workers.process.streams import outlive_readers
 from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP
-from uncork_workers.wire.dialing import Dialer, GatewayRefuses, client_tls, read_addresses
+from uncork_workers.wire.dialing import Connected, Dialer, GatewayRefuses, client_tls, read_addresses
+
+log = logging.getLogger("uncork.worker")
 
 
 def worker(
@@ -113,12 +118,14 @@ def worker(
     the model again. SIGTERM or Ctrl-C makes it finish its batch and leave.
     """
     with refusals("worker"):
-        dialer = Dialer(
-            addresses=read_addresses(gateway),
-            token=token_in(token_file, option="--token-file"),
-            tls=_tls(ca, tls_cert, tls_key) if tls or ca or tls_cert or tls_key else None,
+        read = partial(
+            _dialer,
+            gateway,
+            token_file,
+            lambda: _tls(ca, tls_cert, tls_key) if tls or ca or tls_cert or tls_key else None,
             instance=secrets.token_hex(8),
         )
+        dial = _Renewing(read).dial
         ready = _ready_file(ready_file)
     keep_freed_memory()
     outlive_readers()
@@ -127,7 +134,7 @@ def worker(
         with closing(HostedService(target, trust_pickle=trust_pickle)) as hosted:
             memory = MemoryLimit(None if max_memory is None else read_size(max_memory))
             name = node or socket.gethostname()
-            RemoteWorker(hosted, dialer, node=name, ready_file=ready, memory=memory).run()
+            RemoteWorker(hosted, dial, node=name, ready_file=ready, memory=memory).run()
     except (TargetError, GatewayRefuses) as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
@@ -140,6 +147,29 @@ def worker(
     except MemoryExceeded as error:
         print_error("worker", error)
         raise typer.Exit(EXIT_SETUP) from None
+
+
+def _dialer(
+    gateway: str, token_file: Path, tls: Callable[[], ssl.SSLContext | None], *, instance: str
+) -> Dialer:
+    """Read the token and the certificates."""
+    token = token_in(token_file, option="--token-file")
+    return Dialer(addresses=read_addresses(gateway), token=token, tls=tls(), instance=instance)
+
+
+class _Renewing:
+    """Dials with the token and the certificates as they are in their files now, if they can be read."""
+
+    def __init__(self, read: Callable[[], Dialer]) -> None:
+        self._read = read
+        self._dialer = read()
+
+    def dial(self) -> Connected:
+        try:
+            self._dialer = self._read()
+        except WrongUsage as error:
+            log.warning("connecting with what the files said before: %s", error)
+        return self._dialer.dial()
 
 
 def _ready_file(path: Path | None) -> ReadyFile:

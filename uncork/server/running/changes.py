@@ -5,7 +5,26 @@ from typing import Any
 
 from uncork.config.changes import Change, Effect, unset_text, value_text, without_secrets
 from uncork.config.names import OF_SERVICES, settings_of
+from uncork.server.credentials import OF_CLIENTS, OF_WORKERS
 from uncork.server.options import ServeOptions
+from uncork.server.server_options import ServerOptions
+
+OF_PROXY = (
+    "urls",
+    "max_batch_size",
+    "max_latency",
+    "goal_ms",
+    "timeout",
+    "concurrency",
+    "retry",
+    "key_header",
+    "pass_header",
+    "health_path",
+    "server_ca",
+    "inference_service",
+    "model_settings",
+)
+"""The settings that only ``uncork proxy`` has, and that take effect at once."""
 
 EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(
@@ -33,7 +52,9 @@ EFFECTS: Mapping[str, Effect] = {
             "drain_timeout",
             "log_level",
             "access_log",
-            "api_key_file",
+            *OF_PROXY,
+            *OF_CLIENTS,
+            *OF_WORKERS,
             "grpc_max_connection_age",
             "own_routes",
             "weight",
@@ -62,50 +83,76 @@ EFFECTS: Mapping[str, Effect] = {
 WITH_NEW_WORKERS = ("cost", "allowed_batch_sizes", "allowed_lengths")
 """The arguments of ``@api`` for which workers warm up again; all others take effect at once."""
 
-_OTHER_CONTENT, _OTHER_VALUES = "other keys", "other values"
+# What a server does not begin to use, or cease to use, while it runs: options of which none may become unset.
+_FIXED_USES = {
+    "goal_ms": ("goal_ms",),
+    **{
+        name: (f"{prefix}_cert", f"{prefix}_client_ca")
+        for prefix in ("tls", "worker_tls")
+        for name in (f"{prefix}_cert", f"{prefix}_key", f"{prefix}_client_ca")
+    },
+}
+_OTHER_CONTENT, _OTHER_VALUES = "other content", "other values"
 _NOT_SERVED = "(not served)"
 
 
-def changes_between(before: ServeOptions, after: ServeOptions, *, other_keys: bool = False) -> list[Change]:
+def changes_between(
+    before: ServeOptions, after: ServeOptions, *, renewed: Collection[str] = ()
+) -> list[Change]:
     """Return the settings of the only service and its server that differ, then those of single APIs.
 
-    ``other_keys`` says whether the content of the file of API keys differs.
+    ``renewed`` are the options whose files have other contents.
     """
     changes = _differing(before, after, names=settings_of(ServeOptions))
-    return [*changes, *_other_keys(before, after, other_keys), *_of_single_apis(before, after)]
+    return [*changes, *_renewed(before, after, renewed), *_of_single_apis(before, after)]
 
 
-def changes_of_server(before: ServeOptions, after: ServeOptions, *, other_keys: bool = False) -> list[Change]:
+def changes_of_server(
+    before: ServeOptions, after: ServeOptions, *, renewed: Collection[str] = ()
+) -> list[Change]:
     """Return the settings that several services share and that differ."""
     names = settings_of(ServeOptions).keys() - set(OF_SERVICES)
-    return [*_differing(before, after, names=names), *_other_keys(before, after, other_keys)]
+    return [*_differing(before, after, names=names), *_renewed(before, after, renewed)]
+
+
+def changes_of_proxy(
+    before: ServerOptions, after: ServerOptions, *, renewed: Collection[str]
+) -> list[Change]:
+    """Return the settings of ``uncork proxy`` that differ."""
+    return [*_differing(before, after, names=settings_of(type(after))), *_renewed(before, after, renewed)]
 
 
 def changes_of_services(
-    before: Mapping[str, ServeOptions], after: Mapping[str, ServeOptions]
+    before: Mapping[str, ServeOptions],
+    after: Mapping[str, ServeOptions],
+    *,
+    renewed: Mapping[str, Collection[str]],
 ) -> dict[str, list[Change]]:
     """Return the changes of each of several services, by name, in the order of ``after``."""
     return {
-        name: _of_service(before[name], after[name], f"services.{name}.")
+        name: _of_service(before[name], after[name], f"services.{name}.", renewed.get(name, ()))
         if name in before and name in after
         else [_added_or_removed(name, before, after)]
         for name in (*after, *before)
     }
 
 
-def _of_service(before: ServeOptions, after: ServeOptions, prefix: str) -> list[Change]:
+def _of_service(
+    before: ServeOptions, after: ServeOptions, prefix: str, renewed: Collection[str]
+) -> list[Change]:
     return [
         *_differing(before, after, names=OF_SERVICES, prefix=prefix),
+        *_renewed(before, after, renewed, prefix),
         *_of_single_apis(before, after, prefix),
     ]
 
 
 def _differing(
-    before: ServeOptions, after: ServeOptions, *, names: Collection[str], prefix: str = ""
+    before: ServerOptions, after: ServerOptions, *, names: Collection[str], prefix: str = ""
 ) -> list[Change]:
     """Return the options of these names whose values differ, in the order of the options."""
     changes = []
-    for name, parameter in settings_of(ServeOptions).items():
+    for name, parameter in settings_of(type(after)).items():
         old, new = getattr(before, name), getattr(after, name)
         if old != new and name in names:
             unset = unset_text(parameter)
@@ -116,10 +163,13 @@ def _differing(
     return changes
 
 
-def _other_keys(before: ServeOptions, after: ServeOptions, other_keys: bool) -> Iterator[Change]:
-    if other_keys and before.api_key_file == after.api_key_file:
-        file = str(after.api_key_file)
-        yield Change("api_key_file", file, f"{file} ({_OTHER_CONTENT})", Effect.AT_ONCE)
+def _renewed(
+    before: ServerOptions, after: ServerOptions, renewed: Collection[str], prefix: str = ""
+) -> Iterator[Change]:
+    for name in renewed:
+        if getattr(before, name) == getattr(after, name):
+            file = str(getattr(after, name))
+            yield Change(prefix + name, file, f"{file} ({_OTHER_CONTENT})", Effect.AT_ONCE)
 
 
 def _added_or_removed(
@@ -130,12 +180,16 @@ def _added_or_removed(
     return Change(f"services.{name}", old, new, effect)
 
 
-def _effect(name: str, before: ServeOptions, after: ServeOptions) -> Effect:
+def _effect(name: str, before: Any, after: Any) -> Effect:
     """Return how a change takes effect where it depends on the values."""
+    fixed = _FIXED_USES.get(name, ())
+    if [getattr(before, one) is None for one in fixed] != [getattr(after, one) is None for one in fixed]:
+        return Effect.RESTART
     if name == "workers" and (before.worker_count.most == 0) != (after.worker_count.most == 0):
         return Effect.RESTART
-    if name == "target" and after.ray_address is not None:
-        # The code that is shipped to the cluster is that of the target's folder.
+    if name in (*OF_WORKERS, "target") and after.ray_address is not None:
+        # Ray starts workers with what they need to reach the first worker port, and with the code of the
+        # target's folder.
         return Effect.RESTART
     return EFFECTS.get(name, Effect.RESTART)
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -73,19 +73,9 @@ class Reloader:
                     watch.include_new_files()
 
     async def watch_settings(self) -> None:
-        """Reload whenever a file of the settings has changed, and did not change since the last look."""
-        watch = FileWatcher(self._settings.files)
-        # They may have changed since the start of the process read them.
-        changed = dict.fromkeys(self._settings.files)
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            # An editor may truncate a file before it writes: for a moment, no setting is in it.
-            if latest := watch.changed_files():
-                changed |= dict.fromkeys(latest)
-            elif changed:
-                files = list(changed)
-                changed.clear()
-                await self._reload(f"{_names(files)} changed", renewed=())
+        """Reload whenever a file of the settings has changed."""
+        async for reason in changed_settings(self._settings.files):
+            await self._reload(reason, renewed=())
 
     def unloaded(self) -> Collection[str]:
         """Return the names of the services that clients have unloaded."""
@@ -135,7 +125,7 @@ class Reloader:
                 revision = (read or self._settings.read)()
                 changes = revision.changes
                 renewed = revision.services if renewed is None else renewed
-                _refuse_restart(changes)
+                refuse_restart(changes)
                 await revision.check()
                 await revision.wake(renewed)
                 if revision.needs_workers(renewed):
@@ -148,9 +138,9 @@ class Reloader:
             except ReplacementFailed as error:
                 is_serving = any(one.any_ready for one in self._gateway.services)
                 state = "the old workers keep running" if is_serving else "no worker is ready"
-                return _not_reloaded(reason, failed, state, error)
+                return not_reloaded(reason, failed, state, error)
             except (WrongUsage, ValueError) as error:
-                return _not_reloaded(reason, failed, "nothing has changed", error)
+                return not_reloaded(reason, failed, "nothing has changed", error)
             if changes:
                 log.info("%s: settings changed: %s", reason, names_of(changes))
                 message = f"{message}; settings changed: {names_of(changes)}"
@@ -206,7 +196,23 @@ class _Files(Collection[str]):
         return any(file in service.events.files for service in self._gateway.services)
 
 
-def _refuse_restart(changes: Sequence[Change]) -> None:
+async def changed_settings(files: Collection[str]) -> AsyncIterator[str]:
+    """Yield a reason to reload whenever files have changed, and did not change since the last look."""
+    watch = FileWatcher(files)
+    # They may have changed since the start of the process read them.
+    changed = dict.fromkeys(files)
+    while True:
+        await asyncio.sleep(_LOOK_EVERY_S)
+        # An editor may truncate a file before it writes: for a moment, no setting is in it.
+        if latest := watch.changed_files():
+            changed |= dict.fromkeys(latest)
+        elif changed:
+            reason = f"{_names(list(changed))} changed"
+            changed.clear()
+            yield reason
+
+
+def refuse_restart(changes: Sequence[Change]) -> None:
     """Raise WrongUsage if a setting has changed that a reload cannot change."""
     fixed = needing(Effect.RESTART, changes)
     if fixed:
@@ -215,7 +221,8 @@ def _refuse_restart(changes: Sequence[Change]) -> None:
         raise WrongUsage(f"{named} {verb} a restart; restart the server, or restore the value")
 
 
-def _not_reloaded(reason: str, failed: str, state: str, error: Exception) -> Outcome:
+def not_reloaded(reason: str, failed: str, state: str, error: Exception) -> Outcome:
+    """Log why a reload has failed, and return that."""
     log.error("%s: reload failed, %s: %s", reason, state, error)
     return Outcome(1, f"{failed}, {state}: {error}")
 

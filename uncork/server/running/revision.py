@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 
 from uncork.config.changes import Change, Effect, needing
+from uncork.server.credentials import Credentials, read_worker_credentials, renewed
 from uncork.server.options import ServeOptions
 from uncork.server.running.changes import changes_between, changes_of_server, changes_of_services
 from uncork.server.running.server import RunningServer
@@ -18,7 +19,6 @@ from uncork.server.services import ONLY, about, errors_of
 from uncork.server.serving import log_to_terminal
 from uncork.server.workers.requirements import require_resources
 from uncork_gateway import GatewaySettings
-from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.status.document import SettingsChange
 from uncork_gateway.services.served_service import Change as ServiceChange
 from uncork_workers.supervision.supervisor import ReplacementFailed, Standbys
@@ -40,14 +40,18 @@ class Revision:
         running: RunningServer,
         options: ServeOptions,
         services: Mapping[str, ServeOptions],
-        keys: ApiKeys | None,
+        credentials: Credentials,
     ) -> None:
         self._running = running
         self._options = options
         self._services = services
-        self._keys = keys
+        self._credentials = credentials
         before = {name: one.options for name, one in running.services.items()}
         self._kept = [name for name in services if name in before]
+        self._of_workers = {
+            name: read_worker_credentials(services[name], on_ray=services[name].ray_address is not None)
+            for name in self._kept
+        }
         self._added = [name for name in services if name not in before]
         self._removed = [name for name in before if name not in services]
         of_server, of_services = self._changes(before)
@@ -59,15 +63,20 @@ class Revision:
 
     def _changes(self, before: Mapping[str, ServeOptions]) -> tuple[list[Change], Mapping[str, list[Change]]]:
         """Return the changes of the server, and of each of several services."""
-        old, new, other_keys = self._running.options, self._options, self._keys != self._running.keys
+        running, old, new = self._running, self._running.options, self._options
+        of_server = renewed(running.credentials.contents, self._credentials.contents)
+        of_workers = {
+            name: renewed(running.services[name].credentials.contents, read.contents)
+            for name, read in self._of_workers.items()
+        }
         if ONLY in before and ONLY in self._services:
-            return changes_between(old, new, other_keys=other_keys), {}
-        changes = changes_of_server(old, new, other_keys=other_keys)
+            return changes_between(old, new, renewed=[*of_server, *of_workers[ONLY]]), {}
+        changes = changes_of_server(old, new, renewed=of_server)
         if ONLY in before or ONLY in self._services:
             old_names, new_names = (", ".join(one) or _UNNAMED for one in (before, self._services))
             changes.append(Change("services", old_names, new_names, Effect.RESTART))
             return changes, {}
-        return changes, changes_of_services(before, self._services)
+        return changes, changes_of_services(before, self._services, renewed=of_workers)
 
     @property
     def services(self) -> Collection[str]:
@@ -221,27 +230,30 @@ class Revision:
         await asyncio.gather(*withdrawing)
 
     def _settings(self, name: str) -> GatewaySettings:
-        return self._running.place.settings(self._services[name], self._keys)
+        return self._running.place.settings(self._services[name], self._credentials.keys)
 
     def _adopt(self, added: Mapping[str, RunningService]) -> None:
         """Apply the settings that clients of the services do not see; this cannot fail."""
         running, options = self._running, self._options
-        before, running.options, running.keys = running.options, options, self._keys
+        before, running.options, running.credentials = running.options, options, self._credentials
         running.replace_files()
         running.leaving += [running.services.pop(name) for name in self._removed]
         running.services.update(added)
         for name in self._kept:
             service, own = running.services[name], self._services[name]
             service.options = own
+            service.renew(self._of_workers[name])
             if service.kept is not None:
                 service.kept.options = own
             service.supervisor.start_by(service.starter_with(own))
             service.recycler.limits = own.recycling
         gateway = running.place.gateway
-        gateway.change(running.place.settings(options, self._keys))
+        gateway.change(running.place.settings(options, self._credentials.keys))
         if running.servers is not None:
             running.servers.change(
-                max_body_bytes=options.max_body_bytes, max_connection_age_s=options.grpc_max_connection_age
+                self._credentials,
+                max_body_bytes=options.max_body_bytes,
+                max_connection_age_s=options.grpc_max_connection_age,
             )
         if (options.log_level, options.log_format) != (before.log_level, before.log_format):
             log_to_terminal(options.log_level, options.log_format.value, again=True)

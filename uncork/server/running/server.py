@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from uncork.server.credentials import FILES, Credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running.service import Place, RunningService
+from uncork.server.server_options import ServerOptions
 from uncork.server.servers import Servers
-from uncork_gateway.auth import ApiKeys
 from uncork_gateway.backends.worker_failures import WorkerStartup
 
+NO_FILES = "--watch-config requires --config, or a file of keys, certificates or a token"
 
-def files_of(options: ServeOptions) -> list[str]:
+
+def files_of(options: ServerOptions) -> list[str]:
     """Return the files that settings come from."""
-    return [str(file) for file in (options.config, options.api_key_file) if file is not None]
+    files = (options.config, *(getattr(options, name, None) for name in FILES))
+    return [str(file) for file in files if file is not None]
 
 
 def _named(service: str, index: int) -> str:
@@ -26,7 +30,8 @@ class RunningServer:
     """A server: its services, and the current settings.
 
     Attributes:
-        options, keys: those of the server.
+        options: those of the server.
+        credentials: the keys and certificates that are in force.
         servers: serve clients; None if another application does.
         services: the running services, by name.
         leaving: services that a reload has removed, and that answer what they have accepted.
@@ -35,7 +40,7 @@ class RunningServer:
     """
 
     options: ServeOptions
-    keys: ApiKeys | None
+    credentials: Credentials
     place: Place
     servers: Servers | None
     services: dict[str, RunningService]

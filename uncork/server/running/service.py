@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from uncork.server.credentials import WorkerCredentials, read_worker_credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running.kept_estimates import KeptEstimates
 from uncork.server.workers.placement import STANDBYS_SOCKET, WORKERS_SOCKET, StarterWith, launching
@@ -61,6 +62,7 @@ class RunningService:
         name: empty if it is the only one and has none.
         options: the current ones.
         kept: what it has learned, in a file; None without ``--state``.
+        credentials: the token and the certificates for workers that are in force.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class RunningService:
         supervisor: Supervisor,
         starter_with: StarterWith,
         kept: KeptEstimates | None,
+        port: WorkerPort | None,
         resources: AsyncExitStack,
         first_exit: asyncio.Future[str],
         failed: asyncio.Future[None],
@@ -81,6 +84,8 @@ class RunningService:
         self.supervisor = supervisor
         self.starter_with = starter_with
         self.kept = kept
+        self.credentials = read_worker_credentials(options, on_ray=options.ray_address is not None)
+        self._port = port
         self.scaling = _scaling(served, supervisor, options)
         self.recycler = Recycler(supervisor, options.recycling)
         self._resources = resources
@@ -125,6 +130,7 @@ class RunningService:
                     supervisor,
                     starter_with,
                     kept,
+                    port,
                     resources.pop_all(),
                     first_exit,
                     place.failed,
@@ -132,6 +138,16 @@ class RunningService:
         except BaseException:
             await place.gateway.remove(served)
             raise
+
+    def renew(self, credentials: WorkerCredentials) -> None:
+        """Require another token and use other certificates for the workers that connect from now on."""
+        port, self.credentials = self._port, credentials
+        if port is None or self.options.ray_address is not None:
+            return
+        if credentials.token is not None:
+            port.token = credentials.token
+        if port.tls is not None and credentials.tls is not None:
+            port.tls.renew(credentials.tls)
 
     def start(self) -> None:
         """Start the workers, and keep them running."""

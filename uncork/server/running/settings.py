@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from uncork.config.errors import WrongUsage
-from uncork.server.listeners import keys_in
+from uncork.server.credentials import read_credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running.revision import Revision
-from uncork.server.running.server import RunningServer, files_of
+from uncork.server.running.server import NO_FILES, RunningServer, files_of
 from uncork.server.services import errors_of, services_of
 from uncork.server.workers.placement import check_placement
 
@@ -18,7 +18,7 @@ def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> N
         WrongUsage: if they contradict each other.
     """
     if options.watch_config and not files_of(options):
-        raise WrongUsage("--watch-config requires --config or --api-key-file")
+        raise WrongUsage(NO_FILES)
     for name, one in services.items():
         with errors_of(name):
             check_placement(one)
@@ -36,7 +36,7 @@ class RunningSettings(RunningServer):
         options, services = self._read()
         self.unloaded &= services.keys()
         loaded = {name: one for name, one in services.items() if name not in self.unloaded}
-        return Revision(self, options, loaded, keys_in(options.api_key_file))
+        return Revision(self, options, loaded, read_credentials(options))
 
     def loading(self, name: str) -> Revision:
         """Return what starts one service as it is configured now, or replaces its workers.
@@ -48,7 +48,7 @@ class RunningSettings(RunningServer):
         if name not in services:
             known = ", ".join(filter(None, services)) or "none, the only service has no name of its own"
             raise WrongUsage(f"no service {name!r} is configured; those that can be loaded: {known}")
-        return Revision(self, self.options, {**self._running(), name: services[name]}, self.keys)
+        return Revision(self, self.options, {**self._running(), name: services[name]}, self.credentials)
 
     def unloading(self, name: str) -> Revision:
         """Return what stops one service.
@@ -61,7 +61,7 @@ class RunningSettings(RunningServer):
             known = ", ".join(filter(None, running)) or "none"
             raise WrongUsage(f"no service {name!r} is loaded; those that can be unloaded: {known}")
         del running[name]
-        return Revision(self, self.options, running, self.keys)
+        return Revision(self, self.options, running, self.credentials)
 
     def _running(self) -> dict[str, ServeOptions]:
         return {name: service.options for name, service in self.services.items()}

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import flags, option
-from uncork.server.listeners import listening_socket, server_tls
+from uncork.server.credentials import read_worker_credentials
+from uncork.server.listeners import listening_socket
 from uncork.server.server_options import ServerOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
-from uncork_workers.wire.handshake import read_token
+from uncork_workers.wire.certificates import ServerTls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +100,15 @@ def open_worker_port(
             raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
         yield None
         return
-    if options.worker_token_file is not None:
-        token = token_in(options.worker_token_file, option="--worker-token-file")
-    elif on_ray:
+    credentials = read_worker_credentials(options, on_ray=on_ray)
+    token, tls = credentials.token, credentials.tls
+    if token is None and on_ray:
         token = secrets.token_hex(32).encode()
-    else:
+    if token is None:
         raise WrongUsage(
             "--worker-port requires --worker-token-file, a file with a secret; make one with: "
             "openssl rand -hex 32"
         )
-    tls = server_tls(
-        options.worker_tls_cert, options.worker_tls_key, options.worker_tls_client_ca, prefix="--worker-tls"
-    )
     if tls is None and not (options.worker_insecure or is_loopback(options.worker_host)):
         raise WrongUsage(
             f"--worker-host {options.worker_host} requires --worker-tls-cert: without TLS, requests and "
@@ -118,21 +116,7 @@ def open_worker_port(
         )
     port = options.worker_port or 0
     with listening_socket(options.worker_host, port, option="--worker-port") as listener:
-        yield WorkerPort(listener=listener, token=token, tls=tls)
-
-
-def token_in(file: Path, *, option: str) -> bytes:
-    """Return the token in a file.
-
-    Raises:
-        WrongUsage: if it cannot be read, or is too short.
-    """
-    try:
-        return read_token(file.read_text())
-    except OSError as error:
-        raise WrongUsage(f"{option}: {file}: {error.strerror}") from None
-    except ValueError as error:
-        raise WrongUsage(f"{option}: {file}: {error}") from None
+        yield WorkerPort(listener=listener, token=token, tls=None if tls is None else ServerTls(tls))
 
 
 def is_loopback(host: str) -> bool:

@@ -19,7 +19,7 @@ from uncork_workers.memory import mebibytes, resident_bytes
 from uncork_workers.process.children import Stopped, handle_signals
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.hosted_service import HostedService, Settings, StageFailed
-from uncork_workers.wire.dialing import VERSION, Connected, Dialer, GatewayRefuses, GatewayUnreachable
+from uncork_workers.wire.dialing import VERSION, Connected, GatewayRefuses, GatewayUnreachable
 from uncork_workers.wire.frames import FrameError
 
 log = logging.getLogger("uncork.worker")
@@ -113,7 +113,7 @@ class RemoteWorker:
 
     Args:
         hosted: the service.
-        dialer: connects to a gateway.
+        dial: connects to a gateway, or raises what :meth:`Dialer.dial` does.
         node: names this machine to the gateway.
         ready_file: exists while the worker is ready.
         memory: the limit above which the worker finishes its batch and leaves.
@@ -123,7 +123,7 @@ class RemoteWorker:
     def __init__(
         self,
         hosted: HostedService,
-        dialer: Dialer,
+        dial: Callable[[], Connected],
         *,
         node: str,
         ready_file: ReadyFile | None = None,
@@ -131,7 +131,7 @@ class RemoteWorker:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._hosted = hosted
-        self._dialer = dialer
+        self._dial_once = dial
         self._node = node
         self._ready_file = ready_file or ReadyFile(None)
         self._memory = memory or MemoryLimit(None)
@@ -180,7 +180,7 @@ class RemoteWorker:
         logged_at, logged = 0.0, ""
         while True:
             try:
-                return self._dialer.dial()
+                return self._dial_once()
             except GatewayUnreachable as error:
                 reason, now = str(error), time.monotonic()
                 if reason != logged or now - logged_at > _LOG_AGAIN_S:

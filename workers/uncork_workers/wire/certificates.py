@@ -1,4 +1,4 @@
-"""Load a certificate and its key, with errors that say which file is wrong and what to do."""
+"""Certificates: load them, with errors that say which file is wrong, and renew those of a listener."""
 
 from __future__ import annotations
 
@@ -9,6 +9,32 @@ _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 _KEY = b"PRIVATE KEY-----"
 # "BEGIN ENCRYPTED PRIVATE KEY" (PKCS #8) or "Proc-Type: 4,ENCRYPTED" (the older form).
 _ENCRYPTED = b"ENCRYPTED"
+
+
+class ServerTls:
+    """The TLS of a listener, whose certificates can be renewed.
+
+    Attributes:
+        context: what each connection begins with, before it takes the latest certificates.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = self._latest = context
+        if context.verify_mode != ssl.CERT_NONE:
+            # A client that resumed an earlier session would not be verified again.
+            context.num_tickets = 0
+            context.options |= ssl.OP_NO_TICKET
+        # OpenSSL calls this at the beginning of every connection, whether or not the client names a server.
+        context.sni_callback = self._renew_connection
+
+    def renew(self, context: ssl.SSLContext) -> None:
+        """Use these certificates for the connections that begin from now on."""
+        self._latest = context
+
+    def _renew_connection(
+        self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, first: ssl.SSLContext
+    ) -> None:
+        connection.context = self._latest
 
 
 def load_certificate(context: ssl.SSLContext, cert: Path, key: Path | None, *, prefix: str) -> None:

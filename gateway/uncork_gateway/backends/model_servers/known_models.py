@@ -59,6 +59,14 @@ class KnownModels:
         self._unknown_used = -math.inf
         dispatcher.set_api(rules(UNKNOWN))
 
+    def change(self, rules: Callable[[str], ApiRules]) -> None:
+        """Use these rules from now on; a learned limit stays if it is lower."""
+        self._rules = rules
+        for model in (UNKNOWN, *self._used):
+            own = rules(model)
+            rows = min(own.max_batch_rows, self._limits.get(model, own.max_batch_rows))
+            self._dispatcher.set_api(replace(own, max_batch_rows=rows))
+
     def use(self, model: str) -> str:
         """Return the API for a new request for a model."""
         if self._used.pop(model, None) is None:

@@ -84,21 +84,54 @@ class Servers(Generic[ServerT]):
         self._uses = itertools.count(1)
         self._idle: dict[int, None] = {}
         self._busy: dict[int, ServerT | None] = {}
-        self._watchers: list[asyncio.Task[None]] = []
+        self._leaving: list[ServerT] = []
+        self._former: list[ServerT] = []
+        self._watchers: dict[int, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Start the health checks, which add slots for healthy servers."""
-        self._watchers = [self._loop.create_task(self._watch(server)) for server in self.all]
+        for server in self.all:
+            if id(server) not in self._watchers:
+                self._watchers[id(server)] = self._loop.create_task(self._watch(server))
+
+    def change(
+        self, servers: Sequence[ServerT], *, concurrency: int, timeout_s: float, idempotent: bool
+    ) -> None:
+        """Use these servers as soon as one of them is healthy, until then the former ones, too.
+
+        Calls that run end where they are.
+
+        Raises:
+            ValueError: if an argument is invalid; nothing has changed then.
+        """
+        _check_positive(concurrency=concurrency, timeout_s=timeout_s)
+        self._concurrency, self._timeout_s, self.idempotent = concurrency, timeout_s, idempotent
+        self._leaving = [server for server in self.all if server not in servers]
+        self.all = [*servers, *self._leaving]
+        self.start()
+        if any(server.healthy for server in servers):
+            self._leave_former()
+        self._settle()
+
+    def _leave_former(self) -> None:
+        for server in self._leaving:
+            self._watchers.pop(id(server)).cancel()
+            server.healthy, server.fault = False, "it is not configured any more"
+            self.all.remove(server)
+        # Their open connections may carry streams.
+        self._former += self._leaving
+        self._leaving = []
+        self._listener.health_changed()
 
     async def close(self) -> None:
         """Remove all slots and close all connections. Calls must have ended."""
-        for watcher in self._watchers:
+        for watcher in self._watchers.values():
             watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
+        await asyncio.gather(*self._watchers.values(), return_exceptions=True)
         for server in self.all:
             server.healthy, server.fault = False, "the gateway is shutting down"
         self._settle()
-        for server in self.all:
+        for server in [*self.all, *self._former]:
             await server.close()
 
     def slots(self) -> list[BackendSlot]:
@@ -255,6 +288,8 @@ class Servers(Generic[ServerT]):
             if not server.healthy:
                 log.info("%s is healthy", server.url)
                 server.healthy, server.fault = True, ""
+                if server not in self._leaving:
+                    self._leave_former()
                 self._listener.health_changed()
                 self._settle()
             with contextlib.suppress(TimeoutError):

@@ -30,14 +30,17 @@ class GrpcPassThrough:
 
     Args:
         servers: the servers and their state.
-        timeout_s: the longest time for a relayed message.
+        timeout_s: the longest time for a relayed message; see :meth:`change`.
     """
 
     def __init__(self, servers: Servers[GrpcServer], listener: ListenerContext, *, timeout_s: float) -> None:
         self._servers = servers
         self._listener = listener
-        self._timeout_s = timeout_s
+        self.change(timeout_s=timeout_s)
         self._calls: set[PassThroughCall] = set()
+
+    def change(self, *, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
 
     def open(self, stream: CallStream, head: CallHead) -> Call:
         """Relay a call of any kind."""

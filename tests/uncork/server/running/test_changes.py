@@ -9,12 +9,14 @@ import pytest
 
 from tests.markdown_pages import DOCS
 from tests.uncork.config.asking import options_of
+from uncork.cli.proxy.options import ProxyOptions
 from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
 from uncork.server.options import ServeOptions
 from uncork.server.running.changes import (
     EFFECTS,
+    OF_PROXY,
     WITH_NEW_WORKERS,
     changes_between,
     changes_of_server,
@@ -41,7 +43,8 @@ def changes(file: Path, before: str, after: str, *flags: str, **environment: str
 
 
 def test_effects_are_those_of_settings() -> None:
-    assert EFFECTS.keys() < settings_of(ServeOptions).keys()
+    assert EFFECTS.keys() - set(OF_PROXY) < settings_of(ServeOptions).keys()
+    assert set(OF_PROXY) < settings_of(ProxyOptions).keys()
     assert set(WITH_NEW_WORKERS) < set(ARGUMENTS)
 
 
@@ -115,16 +118,16 @@ def test_a_setting_for_all_apis_shows_where_that_of_one_ends(file: Path) -> None
     assert found == [Change("api.predict.policy", "none", "aimd", AT_ONCE)]
 
 
-def test_keys_differ_without_being_shown(tmp_path: Path) -> None:
+def test_files_of_keys_differ_without_being_shown(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("a-key-of-the-tests")
     options = options_of("serve", "--api-key-file", keys)
     other_place = options_of("serve", "--api-key-file", tmp_path / "other")
 
-    assert changes_between(options, options, other_keys=True) == [
-        Change("api_key_file", str(keys), f"{keys} (other keys)", AT_ONCE)
+    assert changes_between(options, options, renewed=["api_key_file"]) == [
+        Change("api_key_file", str(keys), f"{keys} (other content)", AT_ONCE)
     ]
-    assert changes_between(options, other_place, other_keys=True) == [
+    assert changes_between(options, other_place, renewed=["api_key_file"]) == [
         Change("api_key_file", str(keys), str(tmp_path / "other"), AT_ONCE)
     ]
 
@@ -155,7 +158,9 @@ def changes_of_several(file: Path, before: str, after: str) -> tuple[list[Change
     options = options_of("serve", "--config", file)
     file.write_text(after)
     new = options.reread()
-    return changes_of_server(options, new), changes_of_services(services_of(options), services_of(new))
+    return changes_of_server(options, new), changes_of_services(
+        services_of(options), services_of(new), renewed={}
+    )
 
 
 def test_the_changes_of_several_services_are_those_of_each(file: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 import trustme
 
 from uncork.config.errors import WrongUsage
-from uncork.server.listeners import server_tls
+from uncork.server.credentials import server_tls
 from uncork.server.options import ServeOptions
 from uncork.server.workers.ray_placement import dialing
 from uncork.server.workers.worker_port import read_place, read_worker_address
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.ray.messages import Connected
+from uncork_workers.wire.certificates import ServerTls
 
 ALONE = Connected("10.0.0.1", [])
 WITH_OTHERS = Connected("10.0.0.1", ["10.0.0.2"])
@@ -84,7 +85,9 @@ def test_workers_dial_what_they_can_reach(local: socket.socket, everywhere: sock
 def test_workers_get_the_certificate_and_not_the_key(local: socket.socket, tmp_path: Path) -> None:
     file = tmp_path / "server.pem"
     trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(file))
-    port = WorkerPort(listener=local, token=b"x", tls=server_tls(file, None, None, prefix="--worker-tls"))
+    context = server_tls(file, None, None, prefix="--worker-tls")
+    assert context is not None
+    port = WorkerPort(listener=local, token=b"x", tls=ServerTls(context))
     made = dialing(ServeOptions(worker_tls_cert=file), port, ALONE)
 
     certificate = made.environment["UNCORK_WORKER_CERTIFICATE"]

@@ -17,6 +17,7 @@ from uncork.server.workers.worker_port import (
     waiting_for_workers,
 )
 from uncork_gateway.backends.worker_listener import WorkerPort
+from uncork_workers.wire.certificates import ServerTls
 
 PLAIN = WorkerPortOptions()
 
@@ -61,7 +62,7 @@ def test_a_worker_port_with_tls_may_listen_everywhere(folder: Path, of_workers: 
     with open_worker_port(right, workers=0) as port:
         assert port is not None
         assert port.tls is not None
-        assert port.tls.verify_mode == (ssl.CERT_REQUIRED if of_workers else ssl.CERT_NONE)
+        assert port.tls.context.verify_mode == (ssl.CERT_REQUIRED if of_workers else ssl.CERT_NONE)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,9 @@ def test_the_banner_says_how_to_start_a_worker(host: str, dialed: str, with_tls:
     """With a word in place of an address that other machines cannot dial."""
     with socket.create_server((host, 0)) as listener:
         port = WorkerPort(
-            listener=listener, token=b"", tls=ssl.create_default_context() if with_tls else None
+            listener=listener,
+            token=b"",
+            tls=ServerTls(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)) if with_tls else None,
         )
         target = "" if with_tls else "iris.py:Iris"
         text = waiting_for_workers(port, "http://here", target=target, token_file=Path("t"))

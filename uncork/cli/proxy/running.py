@@ -1,0 +1,107 @@
+"""A running ``uncork proxy``: read its settings again, and apply them."""
+
+import logging
+import time
+from dataclasses import replace
+
+from uncork.cli.proxy.options import OPTIONS, ProxyOptions
+from uncork.cli.usage import in_options
+from uncork.config.changes import Change, names_of
+from uncork.config.errors import WrongUsage
+from uncork.server.control_socket import Outcome
+from uncork.server.credentials import Credentials, read_credentials, renewed
+from uncork.server.running.changes import changes_of_proxy
+from uncork.server.running.reloading import changed_settings, not_reloaded, refuse_restart
+from uncork.server.running.server import files_of
+from uncork.server.servers import Servers
+from uncork.server.serving import log_to_terminal
+from uncork_gateway.pages.status.document import SettingsChange
+from uncork_gateway.proxy import Proxy, ProxySettings
+
+log = logging.getLogger("uncork.gateway")
+
+
+class RunningProxy:
+    """Reloads on SIGHUP, for ``uncork reload`` and when files change. A reload changes everything or nothing.
+
+    Attributes:
+        options: the current ones.
+    """
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        servers: Servers,
+        options: ProxyOptions,
+        settings: ProxySettings,
+        credentials: Credentials,
+    ) -> None:
+        self.options = options
+        self._proxy = proxy
+        self._servers = servers
+        self._settings = settings
+        self._credentials = credentials
+        self._files = files_of(options)
+
+    def on_hangup(self) -> None:
+        self._reload("SIGHUP")
+
+    async def reload_requested(self) -> Outcome:
+        return self._reload("uncork reload")
+
+    async def diff_requested(self) -> Outcome:
+        """Return the settings that a reload would change; the code is 1 if there are any, 2 for an error."""
+        try:
+            _, _, changes = self._read()
+        except WrongUsage as error:
+            return Outcome(2, str(error))
+        return Outcome(1 if changes else 0, "", tuple(changes))
+
+    async def watch(self) -> None:
+        """Reload whenever a file of the settings has changed."""
+        async for reason in changed_settings(self._files):
+            self._reload(reason)
+
+    def _read(self) -> tuple[ProxyOptions, Credentials, list[Change]]:
+        """Read the files again; return what they say, and what has changed.
+
+        Raises:
+            WrongUsage: if a setting is wrong, in the words of the start.
+        """
+        options: ProxyOptions = self.options if self.options.reread is None else self.options.reread()
+        options.check_servers()
+        credentials = read_credentials(options)
+        others = renewed(self._credentials.contents, credentials.contents)
+        return options, credentials, changes_of_proxy(self.options, options, renewed=others)
+
+    def _reload(self, reason: str) -> Outcome:
+        try:
+            options, credentials, changes = self._read()
+            refuse_restart(changes)
+            own = options.settings(options.imported())
+            fixed = self._settings
+            settings = replace(
+                own, traces=fixed.traces, keys=credentials.keys, admin=fixed.admin, grpc=fixed.grpc
+            )
+            names = {change.name for change in changes}
+            self._proxy.change(options.servers, settings, renew="server_ca" in names)
+        except WrongUsage as error:
+            return not_reloaded(reason, "failed", "nothing has changed", error)
+        except ValueError as error:
+            return not_reloaded(reason, "failed", "nothing has changed", in_options(error, OPTIONS))
+        before, self.options = self.options, options
+        if settings == self._settings and not changes:
+            return Outcome(0, "no setting has changed")
+        self._settings, self._credentials = settings, credentials
+        self._files[:] = files_of(options)
+        self._servers.change(
+            credentials,
+            max_body_bytes=options.max_body_bytes,
+            max_connection_age_s=options.grpc_max_connection_age,
+        )
+        if (options.log_level, options.log_format) != (before.log_level, before.log_format):
+            log_to_terminal(options.log_level, options.log_format.value, again=True)
+        named = names_of(changes) or "imported settings"
+        self._proxy.front_end.settings_change = SettingsChange(time=time.time(), names=[named])
+        log.info("%s: settings changed: %s", reason, named)
+        return Outcome(0, f"reloaded; settings changed: {named}")

@@ -1,0 +1,170 @@
+"""Keys, certificates and tokens of a server, in files that it can read again while it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from uncork.config.errors import WrongUsage
+from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
+from uncork_workers.wire.certificates import load_authorities, load_certificate
+from uncork_workers.wire.handshake import read_token
+
+OF_CLIENTS = ("api_key_file", "tls_cert", "tls_key", "tls_client_ca")
+OF_WORKERS = ("worker_token_file", "worker_tls_cert", "worker_tls_key", "worker_tls_client_ca")
+OF_SERVERS = ("server_ca",)
+FILES = (*OF_CLIENTS, *OF_WORKERS, *OF_SERVERS)
+"""The options that name the files; the last is the proxy's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What the files of a server's clients said when they were read.
+
+    Attributes:
+        keys: the accepted API keys; None if clients need none.
+        tls, grpc_tls: for HTTP and gRPC; None for plain TCP.
+        contents: a digest of each file, by option.
+    """
+
+    keys: ApiKeys | None = None
+    tls: ssl.SSLContext | None = None
+    grpc_tls: ssl.SSLContext | None = None
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def read_credentials(options: Any) -> Credentials:
+    """Read the files of clients.
+
+    Raises:
+        WrongUsage: if one cannot be used.
+    """
+    files = options.tls_cert, options.tls_key, options.tls_client_ca
+    return Credentials(
+        keys=_keys_in(options.api_key_file),
+        tls=server_tls(*files, prefix="--tls"),
+        grpc_tls=server_tls(*files, prefix="--tls", protocols=("h2",)),
+        contents=_contents_of(options, (*OF_CLIENTS, *OF_SERVERS)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCredentials:
+    """What the files for workers of a service said when they were read.
+
+    Attributes:
+        token: what workers must know; None without a file.
+        tls: None for plain TCP.
+        contents: a digest of each file, by option.
+    """
+
+    token: bytes | None
+    tls: ssl.SSLContext | None
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def read_worker_credentials(options: Any, *, on_ray: bool) -> WorkerCredentials:
+    """Read the files for workers. Those on Ray get what they need when Ray starts them: nothing is renewed.
+
+    Raises:
+        WrongUsage: if one cannot be used.
+    """
+    file = options.worker_token_file
+    return WorkerCredentials(
+        token=None if file is None else token_in(file, option="--worker-token-file"),
+        tls=server_tls(
+            options.worker_tls_cert,
+            options.worker_tls_key,
+            options.worker_tls_client_ca,
+            prefix="--worker-tls",
+        ),
+        contents={} if on_ray else _contents_of(options, OF_WORKERS),
+    )
+
+
+def renewed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[str]:
+    """Return the options whose files have other contents."""
+    return [name for name in after if name in before and before[name] != after[name]]
+
+
+def _contents_of(options: Any, names: Sequence[str]) -> dict[str, bytes]:
+    """Return a digest of each file that these options name.
+
+    Raises:
+        WrongUsage: if one cannot be read.
+    """
+    found = {}
+    for name in names:
+        file: Path | None = getattr(options, name, None)
+        if file is not None:
+            try:
+                found[name] = hashlib.sha256(file.read_bytes()).digest()
+            except OSError as error:
+                raise WrongUsage(f"--{name.replace('_', '-')}: {file}: {error.strerror}") from None
+    return found
+
+
+def server_tls(
+    cert: Path | None,
+    key: Path | None,
+    client_ca: Path | None,
+    *,
+    prefix: str,
+    protocols: Sequence[str] = (),
+) -> ssl.SSLContext | None:
+    """Return the server's side of TLS; None without a certificate. The options begin with ``prefix``.
+
+    With ``protocols``, clients must accept one of these for ALPN.
+
+    Raises:
+        WrongUsage: if a file cannot be used.
+    """
+    if cert is None:
+        if key or client_ca:
+            raise WrongUsage(f"{prefix}-key and {prefix}-client-ca require {prefix}-cert")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    try:
+        load_certificate(context, cert, key, prefix=prefix)
+        if client_ca is not None:
+            load_authorities(context, client_ca, option=f"{prefix}-client-ca")
+            context.verify_mode = ssl.CERT_REQUIRED
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    return context
+
+
+def token_in(file: Path, *, option: str) -> bytes:
+    """Return the token in a file.
+
+    Raises:
+        WrongUsage: if it cannot be read, or is too short.
+    """
+    try:
+        return read_token(file.read_text())
+    except OSError as error:
+        raise WrongUsage(f"{option}: {file}: {error.strerror}") from None
+    except ValueError as error:
+        raise WrongUsage(f"{option}: {file}: {error}") from None
+
+
+def _keys_in(file: Path | None) -> ApiKeys | None:
+    """Return the keys in the file of ``--api-key-file``; None without a file.
+
+    Raises:
+        WrongUsage: if it cannot be used.
+    """
+    if file is None:
+        return None
+    try:
+        return read_keys(file)
+    except OSError as error:
+        raise WrongUsage(f"--api-key-file: {file}: {error.strerror}") from None
+    except WrongKeys as error:
+        raise WrongUsage(f"--api-key-file: {error}") from None
