@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.harness.cli import MarkdownFile, exit_with, publish, reporting_failures
+from benchmarks.harness.cli import MarkdownFile, Only, exit_with, numbered, publish, reporting_failures
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.rounds import Tell
 from benchmarks.harness.sheets import Sheet, interval_text
@@ -121,19 +121,14 @@ SETTINGS = (
 )
 
 
-_ALL = ",".join(str(number) for number in range(1, len(SETTINGS) + 1))
-
-
 def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 6.")] = 5.0,
-    only: Annotated[
-        str, typer.Option(help=f"Numbers of settings, 1 to {len(SETTINGS)}, separated by commas.")
-    ] = _ALL,
+    only: Only = "",
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Compare policies with release when free, live and simulated."""
-    chosen = parse_settings(only)
+    chosen = numbered(only, SETTINGS)
     progress = Console(stderr=True)
     rows: list[list[str]] = []
     left_out: list[str] = []
@@ -156,16 +151,6 @@ def main(
     )
     publish([sheet], markdown_file=markdown_file)
     exit_with(faults, progress=progress)
-
-
-def parse_settings(only: str) -> list[Setting]:
-    """Parse numbers of settings; raise typer.BadParameter if one is unknown."""
-    by_number = {str(number): setting for number, setting in enumerate(SETTINGS, start=1)}
-    numbers = [number.strip() for number in only.split(",")]
-    for number in numbers:
-        if number not in by_number:
-            raise typer.BadParameter(f"settings are numbered 1 to {len(SETTINGS)}, as 1,5; got {only!r}")
-    return [by_number[number] for number in numbers]
 
 
 def measure(setting: Setting, *, rounds: int, seconds: float, tell: Tell) -> Comparison:

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.harness.cli import MarkdownFile, exit_with, publish, reporting_failures
+from benchmarks.harness.cli import MarkdownFile, Only, exit_with, numbered, publish, reporting_failures
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.sheets import Sheet, interval_text
 from uncork_loadtests.compare import alternate
@@ -72,15 +72,12 @@ SETTINGS = (
     Setting(prepare_ms=8, rate=600),
     Setting(prepare_ms=0, clients=1),
 )
-_ALL = ",".join(str(number) for number in range(1, len(SETTINGS) + 1))
 
 
 def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 3.")] = 5.0,
-    only: Annotated[
-        str, typer.Option(help=f"Numbers of settings, 1 to {len(SETTINGS)}, separated by commas.")
-    ] = _ALL,
+    only: Only = "",
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Compare overlapping stages with one and with two workers."""
@@ -89,7 +86,7 @@ def main(
     notes: list[str] = []
     faults: list[str] = []
     with reporting_failures("stages", progress=progress):
-        for setting in [SETTINGS[int(number) - 1] for number in only.split(",")]:
+        for setting in numbered(only, SETTINGS):
             os.environ |= setting.environment
             with contextlib.ExitStack() as stack, progress.status(str(setting)) as status:
                 plan = Plan(

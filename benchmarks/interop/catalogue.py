@@ -62,7 +62,6 @@ class Service:
             path=self.dialect.path,
             write=lambda row: self.dialect.write([row], _ID),
             read=self._read_one,
-            front="",
         )
 
     def _read_one(self, answer: bytes) -> object:

@@ -21,13 +21,7 @@ from benchmarks.harness.sheets import show
 from benchmarks.padding.cold import cold_cells, cold_marks, cold_sheet, cold_starts
 from benchmarks.padding.findings import cells, find
 from benchmarks.padding.overload import overloads
-from benchmarks.padding.tables import (
-    marks,
-    marks_sheet,
-    overload_sheet,
-    traffic_sheets,
-    unstated_sheet,
-)
+from benchmarks.padding.tables import marks, marks_sheet, overload_sheet, traffic_sheets, unstated_sheet
 from benchmarks.padding.unstated import find_unstated
 from uncork_workers.cores import usable_cores
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -45,14 +45,14 @@ class Work:
     """A key of :data:`benchmarks.peers.servers.peer_model.MODELS`."""
     service: str
     """What Uncork serves."""
-    point: ModelPoint | None
+    point: ModelPoint | None = None
     """Execution time of the sleeping model."""
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables with the model's settings."""
     rows: Sequence[Row]
     answers: Sequence[float]
     """The right answer to each row."""
-    requirements: Sequence[str]
+    requirements: Sequence[str] = ()
     """Packages that the model needs in every peer's environment."""
 
 
@@ -62,11 +62,11 @@ class Entrant:
 
     name: str
     command: Sequence[str]
-    ready_path: str
-    path: str
-    write: Callable[[Row], bytes]
-    read: Callable[[bytes], object]
-    front: str
+    ready_path: str = "/readyz"
+    path: str = "/predict"
+    write: Callable[[Row], bytes] = write_row
+    read: Callable[[bytes], object] = read_number
+    front: str = ""
 
 
 def sleep_work(point: ModelPoint) -> Work:
@@ -83,7 +83,6 @@ def sleep_work(point: ModelPoint) -> Work:
         },
         rows=rows,
         answers=[sum(row) for row in rows],
-        requirements=(),
     )
 
 
@@ -107,7 +106,6 @@ def digits_work() -> Work:
         name="digits",
         model="digits",
         service=f"{_EXAMPLE / 'service.py'}:Digits",
-        point=None,
         variables={"PEER_FOREST": str(file)},
         rows=images.tolist(),
         answers=joblib.load(file).predict(images.astype("float32")).tolist(),
@@ -135,38 +133,17 @@ def encoder_work() -> Work:
         name=f"encoder on {device}",
         model="encoder",
         service=f"{SERVICES / 'peer_encoder.py'}:Encoder",
-        point=None,
-        variables={},
         rows=rows,
         answers=load("encoder")(rows),
         requirements=(f"torch=={torch.__version__.partition('+')[0]}",),
     )
 
 
-def ours(
-    work: Work,
-    *,
-    workers: int = 1,
-    goal_ms: float = _GOAL_MS,
-    name: str = OURS,
-    python: str = sys.executable,
-) -> Entrant:
+def ours(work: Work, *, name: str = OURS, python: str = sys.executable) -> Entrant:
     """Return Uncork with its defaults, in the environment of ``python``."""
-    options = {
-        "--workers": workers,
-        "--mb-max-latency": f"{goal_ms:g}",
-        "--mb-max-batch-size": BATCH_CAP,
-    }
+    options = {"--workers": 1, "--mb-max-latency": _GOAL_MS, "--mb-max-batch-size": BATCH_CAP}
     command = [*variables(work.variables), *uncork_serve(work.service, options, python=python)]
-    return Entrant(
-        name=name,
-        command=command,
-        ready_path="/readyz",
-        path="/predict",
-        write=write_row,
-        read=read_number,
-        front="",
-    )
+    return Entrant(name=name, command=command)
 
 
 def entrants_of(peer: Peer, *, work: Work, environment: Environment, folder: Path) -> list[Entrant]:

@@ -14,7 +14,7 @@ from benchmarks.fuzz.calls import LOT, CallFuzzer, Found
 from benchmarks.harness.grpc_wire import GrpcWire
 from benchmarks.tests.chaos.grpc_server import Answer, ScriptedCall, scripted
 from tests.gateway.grpc.http2.peer import read_frames
-from uncork_gateway.errors import BadRequest, HandlerFailed, Unavailable
+from uncork_gateway.errors import BadRequest, GatewayError, HandlerFailed, Unavailable
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.session import Session
 from uncork_gateway.grpc.messages import make
@@ -86,22 +86,20 @@ def test_a_server_that_refuses_what_is_wrong_has_no_faults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "says"),
+    ("error", "says"),
     [
-        (lambda call, body: None, "no answer"),
-        (
-            lambda call, body: call.finish(FAILED),
-            "an error of the gateway",
-        ),
-        (lambda call, body: call.finish(CallFailed("oh", Code.INTERNAL)), "a status without a cause"),
-        (lambda call, body: call.finish(CallFailed("oh", Code.UNKNOWN)), "a status without a cause"),
-        (
-            lambda call, body: call.finish(Unavailable("busy", reason="queue_full", retry_after_s=1)),
-            "a status without a cause",
-        ),
+        (None, "no answer"),
+        (FAILED, "an error of the gateway"),
+        (CallFailed("oh", Code.INTERNAL), "a status without a cause"),
+        (CallFailed("oh", Code.UNKNOWN), "a status without a cause"),
+        (Unavailable("busy", reason="queue_full", retry_after_s=1), "a status without a cause"),
     ],
 )
-def test_a_server_that_fails_is_found_out(other: Answer, says: str) -> None:
+def test_a_server_that_fails_is_found_out(error: GatewayError | None, says: str) -> None:
+    def other(call: ScriptedCall, body: bytes) -> None:
+        if error is not None:
+            call.finish(error)
+
     faults = fuzzed(answering(other)).faults
 
     assert any(says in fault for fault in faults)

@@ -3,10 +3,7 @@
 import pytest
 
 from benchmarks.live import SETTINGS, Setting, simulated
-from benchmarks.services.policies import Policies
-from uncork_dispatcher.simulator import ALL_POLICIES
 from uncork_loadtests.compare import Interval
-from uncork_workers.definition.service import find_apis
 
 pytestmark = pytest.mark.long_run
 
@@ -33,9 +30,3 @@ def test_the_simulator_says_that_waiting_for_nothing_costs() -> None:
     assert ratios["fixed:0"]["mean_ms"] == Interval(median=1.0, low=1.0, high=1.0)
     assert ratios["fixed:20"]["mean_ms"].low > 1.5
     assert 0.9 < ratios["cork"]["mean_ms"].median < 1.05
-
-
-def test_a_gateway_has_an_api_for_every_policy() -> None:
-    settings = {api.description.route: api.description.settings for api in find_apis(Policies)}
-
-    assert all(settings[f"/{policy}"].policy == policy for policy in ALL_POLICIES)

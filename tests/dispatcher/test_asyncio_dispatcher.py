@@ -1,15 +1,19 @@
-"""The asyncio shell: calls and cancellation. Timers, failures and draining have files of their own."""
+"""The asyncio shell: calls, cancellation, drains, batches ahead; timers and failures have their own files."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.dispatcher.shell import Log, Workers, calls, dispatcher, fixed, outcomes
+from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.errors import RequestExpired, RequestShed
-from uncork_dispatcher.jobs import longest_queued_s
+from uncork_dispatcher.jobs import BatchResult, RequestResult, Submission, longest_queued_s, payloads_of
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.tasks import TaskRunner
 
 pytestmark = pytest.mark.virtual_time
 
@@ -129,3 +133,150 @@ async def test_a_goal_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixtu
     [record] = caplog.records
     assert (record.name, record.levelname) == ("uncork.dispatcher", "WARNING")
     assert "a: even the smallest request takes 50.0 ms, longer than the goal (30 ms)" in record.message
+
+
+async def test_draining_waits_for_what_runs_and_what_is_held() -> None:
+    """The policy no longer holds; every request is answered when drain returns."""
+    workers = Workers()
+    shell = dispatcher(workers, fixed(9000, max_batch_rows=2))
+    callers = calls(shell, "x", "y", "z")
+    await asyncio.sleep(0.02)
+    drains = asyncio.gather(shell.drain(), shell.drain())
+    await asyncio.sleep(0.02)
+    assert not drains.done()
+    await drains
+
+    assert all(caller.done() for caller in callers)
+    assert await outcomes(callers) == ["X", "Y", "Z"]
+    assert asyncio.get_running_loop().time() == pytest.approx(0.1)
+
+
+async def test_giving_up_answers_everybody_and_ends_the_drain() -> None:
+    """Queued requests are not started any more; batches that run are cancelled."""
+    workers = Workers(seconds=1.0)
+    shell = dispatcher(workers, fixed(0, max_batch_rows=1), workers=2)
+    callers = calls(shell, "x", "y", "z")
+    await asyncio.sleep(0.5)
+    drain = asyncio.ensure_future(shell.drain())
+    await asyncio.sleep(0.1)
+    shell.give_up()
+    assert await outcomes(callers) == ["RequestShed"] * 3
+    assert asyncio.get_running_loop().time() == pytest.approx(0.6)
+    assert (shell.unanswered, shell.stats()[0].queued_requests) == (0, 0)
+
+    await asyncio.wait_for(drain, 5.0)
+    assert asyncio.get_running_loop().time() == pytest.approx(0.6)
+    assert (workers.payloads, workers.cancelled) == ([["x"], ["y"]], [1, 2])
+
+
+class Callers:
+    """Submit payloads when the shell asks for them, and record what it does."""
+
+    def __init__(self) -> None:
+        self.waiting: list[str] = []
+        self.log: list[str] = []
+        self.shell: AsyncDispatcher[str, str] = AsyncDispatcher(
+            TaskRunner(Workers()), bursts=self, clock=asyncio.get_running_loop().time
+        )
+        self.shell.set_api(fixed(0))
+        self.shell.worker_ready(0)
+
+    def submit(self, payload: str) -> None:
+        self.shell.submit(Submission(self, "a", payload))
+
+    def answered(self, answer: RequestResult[str]) -> None:
+        """Record the result and the number of its batch."""
+        self.log.append(f"{answer.result}{answer.batch.number}")
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
+    def submit_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for payload in waiting:
+            self.submit(payload)
+
+    def __enter__(self) -> None:
+        self.log.append("(")
+
+    def __exit__(self, *error: object) -> None:
+        self.log.append(")")
+
+
+async def test_waiting_requests_join_the_batch_that_is_about_to_start() -> None:
+    callers = Callers()
+    await asyncio.sleep(0)
+    callers.submit("x")
+    callers.waiting = ["y", "z"]
+    await asyncio.sleep(1)
+    assert callers.log == ["(", "X1", "Y1", "Z1", ")"]
+
+
+async def test_waiting_requests_join_the_batch_that_follows_one_that_ends() -> None:
+    callers = Callers()
+    await asyncio.sleep(0)
+    callers.submit("x")
+    await asyncio.sleep(0.01)
+    callers.submit("y")
+    await asyncio.sleep(0.01)
+    callers.waiting = ["z"]
+    await asyncio.sleep(1)
+    assert callers.log == ["(", "X1", ")", "(", "Y2", "Z2", ")"]
+
+
+SECONDS = 0.05
+WAY_S = 0.01
+"""To the worker, and back."""
+
+
+class Remote(Workers):
+    """A worker that runs its batches one after another, some way off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy = asyncio.Lock()
+        self.hangs_in = -1
+        """The number of the batch that never ends."""
+
+    async def __call__(self, job: Batch[Any]) -> BatchResult[str]:
+        self.payloads.append(payloads_of(job))
+        await asyncio.sleep(WAY_S)
+        async with self.busy:
+            await asyncio.sleep(SECONDS if job.number != self.hangs_in else 1e6)
+        await asyncio.sleep(WAY_S)
+        return BatchResult(
+            [payload.upper() for payload in payloads_of(job)], chunks=[(len(job.requests), SECONDS)]
+        )
+
+
+async def busy_with(remote: Remote, observer: Log) -> AsyncDispatcher[str, str]:
+    """A shell that knows the worker; one batch holds two requests."""
+    shell = dispatcher(
+        remote, ApiRules(name="a", max_batch_rows=2, goal_s=10.0, timeout_s=5.0), workers=0, observer=observer
+    )
+    shell.worker_ready(0, takes_ahead=True)
+    for _ in range(60):
+        await outcomes(calls(shell, "x"))
+    observer.lines.clear()
+    remote.payloads.clear()
+    return shell
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_batch_ahead_is_lost_with_its_worker(lost: bool) -> None:
+    """It runs again on the next worker; the batch that ran does so only if it did not run out of time."""
+    remote, log = Remote(), Log()
+    shell = await busy_with(remote, log)
+    remote.hangs_in = 61
+    callers = calls(shell, "a", "b", "c", "d")
+    await asyncio.sleep(1.0)
+    if lost:
+        shell.worker_lost(0)
+    await asyncio.sleep(5.0)
+    first = "lost" if lost else "timed_out"
+    assert [line[2] for line in log.lines if line[0] == "ended"] == [first, "lost"]
+    remote.busy = asyncio.Lock()  # of another process
+    shell.worker_ready(1)
+
+    assert await outcomes(callers) == [*(["A", "B"] if lost else ["BatchTimedOut"] * 2), "C", "D"]
+    assert remote.payloads[2:] == [["a", "b"], ["c", "d"]][not lost :]

@@ -5,16 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from benchmarks.chaos.faults import (
-    DRAIN,
-    KILL,
-    MALFORMED,
-    OVERLOAD,
-    OVERSIZED,
-    POISON,
-    STOP,
-    Fault,
-)
+from benchmarks.chaos.faults import DRAIN, KILL, MALFORMED, OVERLOAD, OVERSIZED, POISON, STOP, Fault
 from benchmarks.chaos.ledger import NO_FAULT, Ledger, Window
 from benchmarks.chaos.questions import Question, Row, ask, ask_rows, right_answer
 from uncork_loadtests.generator.http_reply import Reply

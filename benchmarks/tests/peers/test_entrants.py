@@ -55,16 +55,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever(
 
 def entrant(offset: float) -> Entrant:
     command = [sys.executable, "-c", SERVER.replace("OFFSET", str(offset))]
-    as_mosec = PEERS["mosec"]
-    return Entrant(
-        name="adder",
-        command=command,
-        ready_path="/",
-        path="/",
-        write=as_mosec.write,
-        read=as_mosec.read,
-        front="",
-    )
+    return Entrant(name="adder", command=command, ready_path="/", path="/")
 
 
 @pytest.mark.parametrize("name", REPLIES)

@@ -5,14 +5,7 @@ import pytest
 from benchmarks.harness.marks import at_least, at_most
 from benchmarks.harness.rounds import Round
 from benchmarks.peers.catalogue import ModelPoint
-from benchmarks.peers.marks import (
-    BEST,
-    LIMIT,
-    Mark,
-    closed_marks,
-    open_marks,
-    verdict,
-)
+from benchmarks.peers.marks import BEST, LIMIT, Mark, closed_marks, open_marks, verdict
 from benchmarks.tests.peers.made_up_rounds import rounds
 
 LIGHT, MIDDLE = ModelPoint(intercept_ms=1, slope_ms=0.02), ModelPoint(intercept_ms=5, slope_ms=0.1)

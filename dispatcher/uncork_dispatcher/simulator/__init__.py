@@ -13,7 +13,7 @@ from uncork_dispatcher.simulator.lengths import LENGTHS, RowLengths, row_lengths
 from uncork_dispatcher.simulator.many import ALL_POLICIES, run_cells
 from uncork_dispatcher.simulator.measure import Measured, measure
 from uncork_dispatcher.simulator.run import simulate
-from uncork_dispatcher.simulator.scenario import Answered, Loss, LostBatch, Run, Scenario, SimulatedBatch
+from uncork_dispatcher.simulator.scenario import Answered, Loss, Run, Scenario, SimulatedBatch
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import ARRIVALS, Clients, open_loop
 
@@ -27,7 +27,6 @@ __all__ = [
     "Clients",
     "Comparison",
     "Loss",
-    "LostBatch",
     "Measured",
     "Ratio",
     "Result",

@@ -17,7 +17,7 @@ from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.simulator.lengths import body_bytes
-from uncork_dispatcher.simulator.scenario import Answered, LostBatch, Run, Scenario, SimulatedBatch
+from uncork_dispatcher.simulator.scenario import Answered, Run, Scenario, SimulatedBatch
 from uncork_dispatcher.simulator.traffic import Clients
 
 _API = "simulated"
@@ -312,10 +312,8 @@ class _Simulation:
 
     def _lose(self, worker: int, now: float) -> None:
         self._core.worker_lost(worker, now=now)
-        for batch, _, _, begins, *_ in self._take_from(worker):
-            arrivals = tuple([self._arrivals[request] for request in batch.requests])
-            lost = LostBatch(worker, begins, now, arrivals, batch.predicted_s)
-            self._result.lost_batches.append(lost)
+        for batch, *_ in self._take_from(worker):
+            self._result.cut_off += [self._arrivals[request] for request in batch.requests]
 
     def _take_from(self, worker: int) -> list[_Sent]:
         taken = [sent for sent in self._sent.values() if sent.batch.worker == worker]

@@ -97,16 +97,6 @@ class SimulatedBatch(NamedTuple):
     predicted_s: float
 
 
-class LostBatch(NamedTuple):
-    """One batch that was lost with its worker at ``at``; ``arrivals`` has the arrival of each request."""
-
-    worker: int
-    started: float
-    at: float
-    arrivals: tuple[float, ...]
-    predicted_s: float
-
-
 @dataclass(slots=True)
 class Run:
     """The events of a run, each list in the order in which batches or requests ended."""
@@ -114,6 +104,7 @@ class Run:
     answered: list[Answered] = field(default_factory=list)
     batches: list[SimulatedBatch] = field(default_factory=list)
     shed: list[tuple[float, Shed]] = field(default_factory=list)
-    lost_batches: list[LostBatch] = field(default_factory=list)
+    cut_off: list[float] = field(default_factory=list)
+    """Arrivals of the requests of batches that were lost with their worker."""
     lost: int = 0
     """Requests that failed: lost with a worker and not retried, or past the timeout of their batch."""

@@ -1,5 +1,6 @@
-"""Policies by name."""
+"""Policies by name, and the one that waits for size or time."""
 
+import math
 import re
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.policies import POLICIES, base, make_policy
 from uncork_dispatcher.policies.aimd import AimdPolicy
-from uncork_dispatcher.policies.base import Hold
+from uncork_dispatcher.policies.base import BatchDone, Hold, Release
 from uncork_dispatcher.policies.cork import CorkPolicy
 from uncork_dispatcher.policies.cork_classic import CorkClassicPolicy
 from uncork_dispatcher.policies.fixed import FixedPolicy
@@ -99,3 +100,28 @@ def test_a_new_policy_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(make_policy("greedy", limit_rows=3), Greedy)
     with pytest.raises(ValueError, match=r"^wrong arguments of policy 'greedy:1'; greedy takes none$"):
         make_policy("greedy:1", limit_rows=3)
+
+
+@pytest.fixture
+def policy() -> FixedPolicy:
+    """32 rows or a quarter of a second."""
+    return FixedPolicy(limit_rows=32, wait_s=0.25)
+
+
+def test_a_full_batch_goes(policy: FixedPolicy) -> None:
+    assert policy.decide(view(full=True)) == Release(32, "full")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"deadline": 10.1}, {"busy_until": (11.0,)}, {"newest": 10.125, "rows": 2, "requests": 2}]
+)
+def test_the_oldest_request_waits_its_time(policy: FixedPolicy, changes: dict[str, object]) -> None:
+    """Whatever the goal and the workers say, and whatever comes later."""
+    policy.observe(BatchDone(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0))
+
+    assert policy.decide(view(now=10.125, oldest=10.0, **changes)) == Hold(10.25, "window", math.inf)
+
+
+def test_when_the_wait_is_over_what_there_is_goes(policy: FixedPolicy) -> None:
+    assert policy.decide(view(now=10.25, oldest=10.0)) == Release(32, "deadline")
+    assert policy.decide(view(now=11.0, oldest=10.0)) == Release(32, "deadline")

@@ -44,11 +44,6 @@ def empty() -> tuple[FairQueue, Filler]:
     return queue, Filler(queue)
 
 
-def flows(entries: list[Entry]) -> str:
-    """Whose turns they were."""
-    return "".join(str(entry.flow) for entry in entries)
-
-
 def test_within_a_flow_the_most_urgent_goes_first() -> None:
     queue, add = empty()
     add("a", deadline=9.0)

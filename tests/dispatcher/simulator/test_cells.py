@@ -6,23 +6,11 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, Cell, requests_to_measure
 
 OPEN = Cell(intercept_ms=40, slope_ms=1, workers=4, load=0.5)
 CLOSED = Cell(intercept_ms=40, slope_ms=1, workers=4, clients=16)
-
-cells = st.builds(
-    Cell,
-    intercept_ms=st.floats(0.1, 100),
-    slope_ms=st.floats(0, 10),
-    noise_cv=st.sampled_from([0.0, 0.3]),
-    workers=st.integers(1, 16),
-    limit_rows=st.integers(1, 128),
-    load=st.floats(0.01, 5),
-    arrivals=st.sampled_from(["poisson", "gamma:2", "step"]),
-)
 
 
 @pytest.mark.parametrize(

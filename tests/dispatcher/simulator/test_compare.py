@@ -7,7 +7,6 @@ import math
 from statistics import fmean
 
 import pytest
-from hypothesis import strategies as st
 
 from uncork_dispatcher.simulator.cells import Cell
 from uncork_dispatcher.simulator.compare import Ratio, compared, ratio, student_t_975
@@ -31,9 +30,6 @@ SEEN = Measured(
     padding_share=0.1,
 )
 UNKNOWN = math.nan
-
-positive = st.floats(1e-3, 1e6)
-pairs = st.lists(st.tuples(positive, positive), min_size=2, max_size=12)
 
 
 @pytest.mark.parametrize(

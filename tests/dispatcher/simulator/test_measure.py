@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,14 +19,6 @@ FAR_MS = 1e6
 """A goal so far off that it decides nothing."""
 # Batches of one row, 10 ms each: a queue that every policy serves in the same way, first come first served.
 ROW_BY_ROW = Cell(intercept_ms=9, slope_ms=1, workers=4, limit_rows=1, goal_ms=FAR_MS, load=0.3)
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    """A recording that begins with two requests at once."""
-    path = tmp_path / "trace.csv"
-    path.write_text("5.0\n5.0\n5.1\n5.9\n6.0\n")
-    return path
 
 
 @PROPERTY

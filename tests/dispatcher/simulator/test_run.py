@@ -6,19 +6,18 @@ import dataclasses
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dispatcher.simulator.measure import most_at_once
 from tests.dispatcher.wrapped_core import WrappedCore, note_sources
 from tests.examples import at_most
 from uncork_dispatcher.actions import Action
 from uncork_dispatcher.simulator.run import simulate
-from uncork_dispatcher.simulator.scenario import Answered, Loss, Run, Scenario, SimulatedBatch
+from uncork_dispatcher.simulator.scenario import Loss, Run, Scenario, SimulatedBatch
 from uncork_dispatcher.simulator.service import ServiceTime
 from uncork_dispatcher.simulator.traffic import Clients, Sources, open_loop
 
@@ -69,6 +68,16 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr("uncork_dispatcher.simulator.run.Dispatcher", lambda: WrappedCore("poll", noting))
     return times
+
+
+def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    """How many of these (begin, end) overlap at most; one that ends makes room at that instant."""
+    steps = sorted(step for begin, end in spans for step in ((begin, 1), (end, -1)))
+    now = most = 0
+    for _, step in steps:
+        now += step
+        most = max(most, now)
+    return most
 
 
 def end_of(batch: SimulatedBatch) -> float:
@@ -250,22 +259,6 @@ def test_release_when_free_is_the_textbooks_recursion(
 
     expected = greedy(times, service, workers=workers, limit_rows=limit_rows)
     assert sorted((batch.started, batch.rows) for batch in run.batches) == sorted(expected)
-
-
-@PROPERTY
-@given(arrivals, services, st.integers(1, 4))
-def test_one_at_a_time_is_the_textbooks_recursion(
-    times: list[float], service: ServiceTime, workers: int
-) -> None:
-    """First come, first served, each alone: every answer at its time."""
-    scenario = Scenario(service=service, arrivals=times, workers=workers, policy="none", goal_s=FAR)
-    run = simulate(scenario)
-
-    starts = [start for start, _ in greedy(times, service, workers=workers, limit_rows=1)]
-    expected = [
-        Answered(*pair) for pair in zip(times, (start + service.mean(1) for start in starts), strict=True)
-    ]
-    assert sorted(run.answered) == expected
 
 
 def test_batches_are_told_as_they_ran() -> None:

@@ -1,7 +1,10 @@
-"""The outbound semaphore."""
+"""The outbound semaphore, and what fits into the memory of workers."""
+
+import math
 
 from tests.dispatcher.driver import running
 from uncork_dispatcher.policies.base import Numbers
+from uncork_dispatcher.workers.memory_fits import MemoryFits
 from uncork_dispatcher.workers.slots import Slots
 
 
@@ -117,3 +120,22 @@ def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
     assert slots.lose(1, now=0.5) == []
     slots.occupy(running(batch=3, worker=2))
     assert slots.avoids_idle_until(0.5) == 0.5
+
+
+def test_each_worker_has_its_own_size_for_each_api() -> None:
+    fits = MemoryFits()
+    fits.limit(1, "a", 20.0)
+    fits.limit(2, "a", 8.0)
+
+    assert (fits.of(1, "a"), fits.of(2, "a"), fits.of(3, "a"), fits.of(1, "b")) == (20, 8, math.inf, math.inf)
+    assert (fits.least("a"), fits.least("b")) == (8, math.inf)
+    assert "a" in fits
+    assert "b" not in fits
+
+
+def test_a_limit_changes_and_ends() -> None:
+    fits = MemoryFits()
+    for size in (20.0, 5.0, math.inf, math.inf):
+        fits.limit(1, "a", size)
+        assert fits.of(1, "a") == fits.least("a") == size
+    assert "a" not in fits
