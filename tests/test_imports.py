@@ -41,7 +41,7 @@ ALLOWED = {
 LAYERS = {
     "uncork_dispatcher": [
         "wording",
-        "advice",
+        *("advice_texts", "advice"),
         "learning",
         "loop_plan",
         "policies",

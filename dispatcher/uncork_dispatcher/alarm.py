@@ -82,22 +82,20 @@ class FileAlarm:
         if self._file < 0:
             raise OSError(ctypes.get_errno(), "the kernel created no timer file descriptor")
         self._ring = ring
-        self._setting = _Setting()
-        self._reference = ctypes.byref(self._setting)
+        self._setting = (ctypes.c_long * 4)()
+        """struct itimerspec: seconds and nanoseconds of the interval, 0, then of the time."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._file, self._readable)
 
     def set(self, when_s: float, now_s: float) -> None:
         """Ring at ``when_s`` instead of the time set before, at once if it is past; never if infinite."""
-        value = self._setting.value
         if when_s == math.inf:
-            value.seconds = value.nanoseconds = 0
+            self._setting[2:] = [0, 0]
         else:
-            value.seconds = max(0, int(when_s))
             # All zeros would disarm the timer.
-            value.nanoseconds = max(1, int(when_s % 1 * 1e9))
+            self._setting[2:] = [max(0, int(when_s)), max(1, int(when_s % 1 * 1e9))]
         absolute = 1  # TFD_TIMER_ABSTIME
-        self._library.timerfd_settime(self._file, absolute, self._reference, None)
+        self._library.timerfd_settime(self._file, absolute, self._setting, None)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -117,14 +115,6 @@ class FileAlarm:
         except BlockingIOError:
             return  # it was set again since
         self._ring()
-
-
-class _Timespec(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
-
-
-class _Setting(ctypes.Structure):
-    _fields_ = (("interval", _Timespec), ("value", _Timespec))
 
 
 class LoopAlarm:

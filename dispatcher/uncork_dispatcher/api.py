@@ -8,10 +8,9 @@ from itertools import islice
 from typing import Any
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
-from uncork_dispatcher.learning.arrivals import ApiTraffic, Traffic
+from uncork_dispatcher.learning.arrivals import ApiTraffic
 from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
-from uncork_dispatcher.loop_plan import ClosedLoop
 from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.base import BatchDone, View
 from uncork_dispatcher.requests.batch import Batch
@@ -20,21 +19,12 @@ from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queue_order import Backlog
-from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.stats import ApiSample, ApiStats, ClassStats, Holding
 from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
 
-# A policy plans again after batches of this many requests: for a lone client, plans would cost too much.
-_SEVERAL = 4
-# The rows at workers are added up for each plan, so the number of workers must be small.
-_MOST_WORKERS = 8
-# New clients do not wait for answers: they may be no more than this share of the traffic. And clients do not
-# return together if the squared coefficient of variation of their time away is above this.
-_NEW_CLIENTS = 0.05
-_IRREGULAR = 0.5
 # The padding in a batch may cost this share of the fixed part of another batch.
 _SPARE = 0.5
 _CANCELLED = RequestState.CANCELLED
@@ -53,7 +43,7 @@ class Api:
         """The rows of bulk that have arrived."""
         self.traffic = ApiTraffic()
         self.model = ServiceModel(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
-        self._has_lengths = False
+        self.has_lengths = False
         """True once lengths have decided which requests share a batch."""
 
     @property
@@ -95,64 +85,6 @@ class Api:
             traffic.returns.forecast(now=now),
             traffic.mean_rows or queue.rows / len(queue),
             self.mixable_rows(queue, queue.rows) if self.separates(queue) else queue.rows,
-        )
-
-    def has_independent_requests(self, queue: RequestQueue, now: float) -> bool:
-        """Return True if the requests of a queue hardly depend on the answers to others."""
-        return _is_open(self.traffic.of((queue.group, queue.key), now), now)
-
-    def plan(self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float) -> None:
-        """Let the policy set ``complete_rows`` after a batch; a small batch counts only while it is set."""
-        policy = self.policy
-        if policy.plans and (len(ended.entries) >= _SEVERAL or policy.complete_rows < math.inf):
-            policy.plan(self._closed_loop(ended, queues, slots, now))
-
-    def _closed_loop(
-        self, ended: Batch[Any], queues: RequestQueues, slots: Slots, now: float
-    ) -> ClosedLoop | None:
-        """Return the closed loop that the policy may plan for after a batch, if there is one.
-
-        Return None if
-
-        * there is no plan yet, and the clients return so soon that workers are hardly idle;
-        * these workers have bulk, or requests of another API, group or batch key;
-        * most of the latest arrivals had other groups or batch keys;
-        * many rows come from new clients, or answered clients do not return together;
-        * lengths decide which requests share a batch;
-        * there are more than eight workers, or none.
-        """
-        model, shared, share = self.model, (ended.api, ended.group, ended.key), slots.of(ended.api)
-        traffic = self.traffic.of((ended.group, ended.key), now)
-        # Most traffic ends here. At most twice the last group may be away together.
-        most_away_s = 2 * traffic.returns.group_times.latest_s
-        most_idle_s = most_away_s + model.transport_s + model.prepare_s(ended.rows)
-        if self.policy.complete_rows == math.inf and most_idle_s < model.estimate.intercept_s:
-            return None
-        separates = model.measures.separates and self._has_lengths
-        if not (0 < share.workers <= _MOST_WORKERS and traffic.mean_rows) or separates:
-            return None
-        rows = self.backlog.rows
-        for running in slots:
-            if running.api not in share.apis:
-                continue
-            if running.bulk_rows or (running.api, running.group, running.key) != shared:
-                return None
-            rows += running.rows
-        for queue in queues:
-            if queue.api in share.apis and (queue.bulk or (queue.api, queue.group, queue.key) != shared):
-                return None
-        if _is_open(traffic, now):
-            return None
-        returns = traffic.returns.forecast(now=now)
-        return ClosedLoop(
-            rows + returns.away_rows(),
-            traffic.mean_rows,
-            share.workers,
-            model.estimate,
-            model.alone,
-            model.transport_s,
-            slots.takes_ahead and self.rules.idempotent,
-            returns,
         )
 
     def is_full(self, queue: RequestQueue, fits: float) -> bool:
@@ -198,7 +130,7 @@ class Api:
         size, most_rows = self._limits(rows, fits)
         lengths = None
         if self.separates(queue):
-            self._has_lengths = True
+            self.has_lengths = True
             sample = list(islice(queue.turns() if turns is None else turns, SAMPLE))
             lengths = self._mixable(queue, sample, size, most_rows)
         return Fill(
@@ -373,9 +305,3 @@ class Api:
             share.idle,
             fits,
         )
-
-
-def _is_open(traffic: Traffic, now: float) -> bool:
-    """Return True if many rows come from new clients, or answered clients do not return together."""
-    is_new = traffic.new_clients.per_second(now=now) > _NEW_CLIENTS * traffic.load_rate(now)
-    return is_new or traffic.returns.forecast(now=now).squared_variation() > _IRREGULAR

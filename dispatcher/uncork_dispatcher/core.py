@@ -35,6 +35,7 @@ from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduling.admission import Admission
 from uncork_dispatcher.scheduling.bulk import BulkRoom
+from uncork_dispatcher.scheduling.closed_loop import plan_loop
 from uncork_dispatcher.scheduling.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 from uncork_dispatcher.workers.slots import Slots
@@ -292,7 +293,7 @@ class Dispatcher:
         if status == "worked" and api.rules.predicts:
             warning = api.learn(ran, chunks, seconds, prepare_s)
             self._pending_actions += [] if warning is None else [warning]
-        api.plan(ran, self._queues, self._slots, now)
+        plan_loop(api, ran, self._queues, self._slots, now)
         ran.entries = []
         self._forget_if_gone(ran.worker)
         if not (self._queues or self._pending_actions):

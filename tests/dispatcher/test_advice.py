@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.expected import check_texts
-from uncork_dispatcher.advice import TEMPLATES, advise
+from uncork_dispatcher.advice import advise
+from uncork_dispatcher.advice_texts import TEMPLATES
 from uncork_dispatcher.wording import are, exact, mebibytes, ms, number, percent, plural, times
 
 # A value for each figure that templates have.

@@ -18,6 +18,7 @@ from uncork_dispatcher.policies.base import Release
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import RequestQueue
 from uncork_dispatcher.scheduling.bulk import BulkRoom
+from uncork_dispatcher.scheduling.closed_loop import has_independent_requests
 from uncork_dispatcher.workers.slots import Slots
 
 # A batch ahead is sent this many times the usual transport before its worker should be idle. That is an
@@ -52,7 +53,7 @@ class AheadPlanner:
         at = behind.finish - _LEAD * behind.transport_s
         if self._is_complete(queue, behind):
             at = now if api.model.overlaps else at  # its first stage can begin at once
-        elif api.model.overlaps and api.has_independent_requests(queue, now):
+        elif api.model.overlaps and has_independent_requests(api, queue, now):
             at -= prepare_s
         else:
             return math.inf, None

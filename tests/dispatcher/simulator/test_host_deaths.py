@@ -60,12 +60,12 @@ def death(case: Case, seed: int) -> Scenario:
 FEW = Case(4, 120.0, 0.030)
 MANY = Case(16, 500.0, 0.050)
 # Batches that take up to 40 % of the goal.
-LONGER = [Case(4, 300.0, 0.100, in_goal=0.85), Case(4, 120.0, 0.120, in_goal=0.85)]
+LONGER = [Case(4, 300.0, 0.100, in_goal=0.9), Case(4, 120.0, 0.120, in_goal=0.7)]
 LONG = [
     (MANY, 200),
     (Case(16, 1500.0, 0.050), 200),
-    (Case(16, 1500.0, 0.110), 50),
-    (Case(16, 4500.0, 0.050, slope_s=0.002), 20),
+    (Case(16, 1500.0, 0.110, in_goal=0.97), 50),
+    (Case(16, 4500.0, 0.050, slope_s=0.002, in_goal=0.8), 20),
     *((case, 200) for case in LONGER),
 ]
 
