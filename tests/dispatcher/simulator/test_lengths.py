@@ -133,6 +133,15 @@ def test_the_load_of_a_cell_is_a_share_of_it() -> None:
     assert 2000 <= requests_to_measure(cell) < 300 * 3 * 16_384 / 64
 
 
+def test_clients_and_counts_are_in_rows_of_average_length() -> None:
+    """Without padding, a cell of equal lengths is the cell of rows that cost as much."""
+    rows = Cell(intercept_ms=5, slope_ms=1.28, limit_rows=20, clients=200)
+    lengths = dataclasses.replace(rows, slope_ms=0.02, limit_rows=1280, lengths="constant:64")
+
+    assert lengths.rate == pytest.approx(rows.rate)
+    assert requests_to_measure(lengths) == requests_to_measure(rows)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

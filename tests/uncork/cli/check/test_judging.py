@@ -11,7 +11,7 @@ from typing import Any
 from tests.expected import check_texts
 from uncork.cli.check.figures import ApiFigures, Comparison, Failure, Figures, Finding, Plan, Times
 from uncork.cli.check.judging import Verdict, judge
-from uncork_dispatcher.advice import TEMPLATES
+from uncork_dispatcher.advice_texts import TEMPLATES
 from uncork_loadtests.tuning.batch_times import SizeTime, fit
 from uncork_workers.wire.schema import ApiSettings
 
