@@ -27,6 +27,16 @@ def predict(self: Service, rows: Any) -> Any:
     return rows
 
 
+def method(name: str) -> Any:
+    """Return a new method, as @api marks each that it decorates."""
+
+    def plain(self: Service, rows: Any) -> Any:
+        return rows
+
+    plain.__name__ = name
+    return plain
+
+
 class Plain(Service):
     """A service with one api, all defaults."""
 
@@ -52,36 +62,24 @@ def test_an_api_has_the_name_of_its_method_and_the_defaults() -> None:
 
 
 def test_every_argument_arrives_in_the_description() -> None:
-    class Tuned(Service):
-        @api(
-            input=NdArray(dtype="int8", shape=(4,)),
-            route="/classify/it",
-            mb_max_latency=50,
-            mb_max_batch_size=7,
-            mb_max_batch_bytes=8,
-            policy="fixed:5",
-            timeout=9,
-            idempotent=False,
-            cost=2.5,
-            errors="openai",
-        )
-        def predict(self, rows: Any) -> Any:
-            return rows
+    settings: dict[str, Any] = {
+        "mb_max_latency": 50,
+        "mb_max_batch_size": 7,
+        "mb_max_batch_bytes": 8,
+        "policy": "fixed:5",
+        "timeout": 9,
+        "idempotent": False,
+        "cost": 2.5,
+    }
+    adapter = NdArray(dtype="int8", shape=(4,))
+    tuned = api(input=adapter, route="/classify/it", errors="openai", **settings)(method("predict"))
 
-    (described,) = describe_service(Tuned).apis
+    (described,) = describe_service(type("Tuned", (Service,), {"predict": tuned})).apis
 
     assert described.route == "/classify/it"
     assert described.errors == "openai"
     assert described.input == {"kind": "ndarray", "dtype": "int8", "shape": [4]}
-    assert described.settings == ApiSettings(
-        mb_max_latency=50,
-        mb_max_batch_size=7,
-        mb_max_batch_bytes=8,
-        policy="fixed:5",
-        timeout=9,
-        idempotent=False,
-        cost=2.5,
-    )
+    assert described.settings == ApiSettings(**settings)
     assert described.doc == ""
 
 
@@ -310,16 +308,6 @@ class Hidden(Base):
 def test_apis_are_found_in_the_order_of_their_definition(service: type[Service], routes: list[str]) -> None:
     """A subclass can add, replace and remove some."""
     assert [described.route for described in describe_service(service).apis] == routes
-
-
-def method(name: str) -> Any:
-    """Return a new method, as @api marks each that it decorates."""
-
-    def plain(self: Service, rows: Any) -> Any:
-        return rows
-
-    plain.__name__ = name
-    return plain
 
 
 async def fetch(self: Service, rows: Any) -> Any:

@@ -254,27 +254,17 @@ def test_what_may_run_once_is_not_repeated_but_teaches(executor: Executor) -> No
     assert reply.statuses == [200] * 64
 
 
-def test_the_limit_counts_cost(executor: Executor) -> None:
-    Tensor.room = 100
-    bodies = [b'{"n":%d}' % (1 + at % 9) for at in range(64)]
-    costs = [float(1 + at % 9) for at in range(64)]
-    for _ in range(5):
-        _, reply = run(executor, *bodies, costs=costs)
-        assert reply.statuses == [200] * 64
-    assert reply.limit is not None
-    assert 85 <= reply.limit <= 100
-    assert reply.memory_failures == 0
-
-
-def test_a_model_that_pads_is_limited_by_rows_times_the_longest(executor: Executor) -> None:
+@pytest.mark.parametrize(("api", "pads", "least"), [("predict", False, 85), ("padded", True, 80)])
+def test_the_limit_counts_cost(api: str, pads: bool, least: float, executor: Executor) -> None:
+    """Of a model that pads, rows times the longest."""
     Tensor.room = 100
     bodies = [b'{"n":%d}' % (1 + at % 9) for at in range(64)]
     costs = [float(1 + at % 9) for at in range(64)]
     for _ in range(6):
-        _, reply = run(executor, *bodies, costs=costs, pads=True, api="padded")
+        _, reply = run(executor, *bodies, costs=costs, pads=pads, api=api)
         assert reply.statuses == [200] * 64
     assert reply.limit is not None
-    assert 80 <= reply.limit <= 100
+    assert least <= reply.limit <= 100
     assert reply.memory_failures == 0
 
 
