@@ -1,4 +1,7 @@
-"""The messages between gateway and worker; each is the header of a frame."""
+"""The messages between gateway and worker; each is the header of a frame.
+
+Batches and replies are many, so they leave out fields that have their defaults.
+"""
 
 from typing import Annotated, Literal
 
@@ -130,7 +133,7 @@ class Meta(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Batch(msgspec.Struct, tag="batch", frozen=True):
+class Batch(msgspec.Struct, tag="batch", frozen=True, omit_defaults=True):
     """Execute these requests; the payload, or the shared file, holds their bodies, end to end.
 
     Attributes:
@@ -206,7 +209,7 @@ class ExceptionReport(msgspec.Struct, frozen=True):
     requests: int = 0
 
 
-class Reply(msgspec.Struct, tag="reply", frozen=True):
+class Reply(msgspec.Struct, tag="reply", frozen=True, omit_defaults=True):
     """The result of a batch; the payload, or the shared file, holds the response bodies, end to end.
 
     Attributes:

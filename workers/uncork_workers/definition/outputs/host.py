@@ -28,6 +28,8 @@ def on_host(results: Any) -> Any:
     Raises:
         WrongResult: if an array cannot be converted.
     """
+    if isinstance(results, np.ndarray):
+        return results
     try:
         if isinstance(results, Mapping):
             return {name: _rows_on_host(column) for name, column in results.items()}
