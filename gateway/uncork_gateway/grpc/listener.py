@@ -39,7 +39,8 @@ class GrpcListener:
         self._context = context
         self._limits = limits
         self._http_text = http_text
-        self._connections = _Connections()
+        self._connections: set[GrpcConnection] = set()
+        self._lost = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._starved = Starved(context.pool, self._loop)
         self._server: asyncio.Server | None = None
@@ -55,6 +56,7 @@ class GrpcListener:
             self._context,
             self._limits,
             connections=self._connections,
+            lost=self._lost,
             starved=self._starved,
             http_text=self._http_text,
             loop=self._loop,
@@ -76,7 +78,9 @@ class GrpcListener:
 
     async def drained(self) -> None:
         """Wait until all connections have ended."""
-        await self._connections.ended.wait()
+        while self._connections:
+            self._lost.clear()
+            await self._lost.wait()
 
     def close(self) -> None:
         """Stop accepting, cancel all calls, and close all connections."""
@@ -84,21 +88,3 @@ class GrpcListener:
             self._server.close()
         for connection in list(self._connections):
             connection.close()
-
-
-class _Connections(set[GrpcConnection]):
-    """The open connections; ``ended`` is set while the set is empty."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ended = asyncio.Event()
-        self.ended.set()
-
-    def add(self, connection: GrpcConnection) -> None:
-        super().add(connection)
-        self.ended.clear()
-
-    def discard(self, connection: object) -> None:
-        super().discard(connection)
-        if not self:
-            self.ended.set()

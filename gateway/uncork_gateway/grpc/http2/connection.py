@@ -8,8 +8,8 @@ import re
 
 from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
 from uncork_gateway.grpc.http2 import frames
-from uncork_gateway.grpc.http2.frame_reader import FrameReader, NotHttp2
-from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode, protocol_error
+from uncork_gateway.grpc.http2.frame_reader import FrameReader
+from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.http2.outbox import Outbox
 from uncork_gateway.grpc.http2.session import Session
@@ -28,6 +28,7 @@ class GrpcConnection(asyncio.Protocol):
 
     Args:
         connections: the listener's open connections, to which this one adds itself.
+        lost: an event to set when this one has ended.
         http_text: the response text for HTTP/1.1 clients.
     """
 
@@ -44,6 +45,7 @@ class GrpcConnection(asyncio.Protocol):
         limits: GrpcLimits,
         *,
         connections: set["GrpcConnection"],
+        lost: asyncio.Event,
         starved: Starved,
         http_text: str,
         loop: asyncio.AbstractEventLoop,
@@ -53,6 +55,7 @@ class GrpcConnection(asyncio.Protocol):
         self._context = context
         self._limits = limits
         self._connections = connections
+        self._lost = lost
         self._starved = starved
         self._http_text = http_text
         self._loop = loop
@@ -99,6 +102,7 @@ class GrpcConnection(asyncio.Protocol):
         self._is_reading = False
         self._timeouts.stop()
         self._connections.discard(self)
+        self._lost.set()
         self._context.open.closed()
         self.session.cancel_all()
         # Reference cycles would keep closed connections until the garbage collector runs.
@@ -117,9 +121,10 @@ class GrpcConnection(asyncio.Protocol):
             self.session.catch_up()
             self.reader.feed(data)
         except ConnectionFault as fault:
-            self.fail(fault)
-        except NotHttp2:
-            self._answer_http_1(data)
+            if self.reader.has_preface or _HTTP_1.match(data) is None:
+                self.fail(fault)
+            else:
+                self._answer_http_1()
         if outbox.frames or outbox.blocked:
             outbox.flush()
         outbox.is_scheduled = was_scheduled
@@ -176,11 +181,8 @@ class GrpcConnection(asyncio.Protocol):
             self.session.cancel_all()
             self._hang_up()
 
-    def _answer_http_1(self, data: bytes) -> None:
+    def _answer_http_1(self) -> None:
         """Explain to an HTTP/1.1 client that this port serves gRPC."""
-        if _HTTP_1.match(data) is None:
-            self.fail(protocol_error("the connection must begin with the preface of HTTP/2"))
-            return
         text = self._http_text.encode()
         self.outbox.add(
             b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n"

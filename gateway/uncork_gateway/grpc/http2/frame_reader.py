@@ -43,14 +43,11 @@ _SIZES = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
 _MIN_GOAWAY_BYTES = 8
 
 
-class NotHttp2(Exception):
-    """Raised if a connection does not begin with HTTP/2's preface."""
-
-
 class FrameReader:
     """Reads the frames of one client.
 
     Attributes:
+        has_preface: True if the client has sent the preface of HTTP/2.
         has_begun: True if the client has sent the preface and the head of its first SETTINGS frame.
         is_behind: True if complete frames wait for the next :meth:`feed`, because the loop's turn is used up.
         progress: a counter that grows as frames complete.
@@ -61,10 +58,9 @@ class FrameReader:
         self._session = session
         self._turn = turn
         self._unread = b""
-        self._has_preface = False
         self._block: tuple[int, bytes, bool] | None = None
         """Stream, the beginning of a header block, and whether it ends the stream."""
-        self.has_begun = self.is_behind = False
+        self.has_preface = self.has_begun = self.is_behind = False
         self.progress = self.blocks = 0
 
     @property
@@ -80,7 +76,6 @@ class FrameReader:
 
         Raises:
             ConnectionFault: if the client broke a rule or a limit; the connection must end.
-            NotHttp2: if the client does not speak HTTP/2.
         """
         at = 0
         if self.is_behind:
@@ -140,12 +135,12 @@ class FrameReader:
 
     def _begin(self, data: bytes) -> int:
         """Read the preface; return the offset of the first frame, or -1 if the preface is incomplete."""
-        if not self._has_preface:
+        if not self.has_preface:
             if not data.startswith(PREFACE):
                 if PREFACE.startswith(data):
                     return -1
-                raise NotHttp2
-            self._has_preface = True
+                raise protocol_error("the connection must begin with the preface of HTTP/2")
+            self.has_preface = True
             self._session.begin()
         if len(data) < len(PREFACE) + FRAME_HEAD_BYTES:
             return -1
