@@ -441,6 +441,13 @@ async def test_http_1_is_told_where_to_go(request_: bytes, cut: int) -> None:
     assert wire.closed
 
 
+async def test_what_looks_like_http_1_is_an_error_after_the_preface() -> None:
+    wire = Wire(Server())
+    wire.send(frames.PREFACE)
+    wire.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert [code for code, _, _ in wire.goaways()] == [ErrorCode.PROTOCOL_ERROR]
+
+
 # The end
 
 
@@ -538,6 +545,17 @@ async def test_a_listener_that_retires_accepts_new_connections() -> None:
     assert (b"late" in peer.wire.received, peer.wire.ended) == (True, True)
     assert running == 1
     assert Peer(server).ask().messages == [b"hello"]
+
+
+async def test_a_listener_is_drained_when_its_last_connection_has_ended() -> None:
+    server = Server()
+    wires = [Wire(server) for _ in range(2)]
+    drained = asyncio.create_task(server.listener.drained())
+    for wire in wires:
+        await asyncio.sleep(1)
+        assert not drained.done()
+        wire.leave()
+    await drained
 
 
 async def test_a_client_that_has_reset_the_connection_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
