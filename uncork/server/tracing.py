@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from uncork.config.errors import WrongUsage
 from uncork_workers.extras import install_command
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("uncork.gateway")
 
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_EXPORTERS = ("otlp", "console")
+Signal = Literal["TRACES", "METRICS"]
+_ACCEPTED: Mapping[Signal, tuple[str, ...]] = {"TRACES": ("otlp", "console"), "METRICS": ("otlp",)}
 
 
 @contextmanager
@@ -31,12 +30,12 @@ def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Tra
     Raises:
         WrongUsage: if traces are wanted but impossible.
     """
-    exporters = _exporters(environment, wanted=wanted)
+    exporters = exporters_of("TRACES", environment, wanted=wanted)
     if not exporters:
         yield None
         return
     try:
-        _check(exporters, environment)
+        check_exporters("TRACES", exporters, environment)
     except WrongUsage as error:
         if wanted:
             raise
@@ -64,25 +63,29 @@ def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Tra
         provider.shutdown()
 
 
-def _exporters(environment: Mapping[str, str], *, wanted: bool | None) -> list[str]:
-    """Return the names of the exporters asked for; empty without traces."""
+def exporters_of(signal: Signal, environment: Mapping[str, str], *, wanted: bool | None = None) -> list[str]:
+    """Return the names of the exporters that the environment asks for; empty for none."""
     if wanted is False or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return []
-    named = environment.get("OTEL_TRACES_EXPORTER", "")
-    if not named and (wanted or any(environment.get(name) for name in _ENDPOINTS)):
+    named = environment.get(f"OTEL_{signal}_EXPORTER", "")
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    if not named and (wanted or any(environment.get(name) for name in endpoints)):
         named = "otlp"
     return [name.strip() for name in named.split(",") if name.strip() not in ("", "none")]
 
 
-def _check(exporters: list[str], environment: Mapping[str, str]) -> None:
+def check_exporters(signal: Signal, exporters: list[str], environment: Mapping[str, str]) -> None:
+    """Raise WrongUsage if an exporter or its protocol is unknown, or OpenTelemetry is not installed."""
+    accepted = _ACCEPTED[signal]
     for name in exporters:
-        if name not in _EXPORTERS:
-            raise WrongUsage(f"OTEL_TRACES_EXPORTER must be {', '.join(_EXPORTERS)} or none, got {name!r}")
-    protocol = next((environment[name] for name in _PROTOCOLS if environment.get(name)), "http/protobuf")
+        if name not in accepted:
+            raise WrongUsage(f"OTEL_{signal}_EXPORTER must be {', '.join(accepted)} or none, got {name!r}")
+    protocols = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next((environment[name] for name in protocols if environment.get(name)), "http/protobuf")
     if "otlp" in exporters and protocol != "http/protobuf":
         raise WrongUsage(f"OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf, got {protocol!r}")
     try:
         import opentelemetry.exporter.otlp.proto.http
         import opentelemetry.sdk.trace  # noqa: F401
     except ImportError:
-        raise WrongUsage(f"traces require OpenTelemetry; run {install_command('otel')}") from None
+        raise WrongUsage(f"{signal.lower()} require OpenTelemetry; run {install_command('otel')}") from None

@@ -127,6 +127,7 @@ class AnsweredRequest(ABC):
                 request_id=self.request_id,
                 batch_id=batch_id,
                 grpc_status=self._grpc_status,
+                span={} if self._span is None else self._span.ids(),
             )
         if self._span is not None:
             self._span.end(status, answer, batch_id, self.request_id)

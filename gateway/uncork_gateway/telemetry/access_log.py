@@ -1,7 +1,8 @@
 """Log lines for requests and for batches."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from uncork_dispatcher import Batch, BatchStatus, Observer, longest_queued_s
@@ -26,6 +27,7 @@ class AccessLog:
         request_id: bytes,
         batch_id: str = "",
         grpc_status: str = "",
+        span: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Log a request.
 
@@ -35,6 +37,7 @@ class AccessLog:
             request_id: the id in X-Request-Id of the response.
             batch_id: the id of the batch; empty without one.
             grpc_status: the name of a gRPC call's code.
+            span: the ids of the request's span, by field; empty without traces.
         """
         request = request_id.decode()
         more = "".join(
@@ -54,6 +57,7 @@ class AccessLog:
                 "batch": batch_id,
                 "request": request,
                 **({"grpc_status": grpc_status} if grpc_status else {}),
+                **span,
             },
         )
 

@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    format_span_id,
+    format_trace_id,
+    set_span_in_context,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from uncork_dispatcher import Batch, BatchStatus, RequestResult
@@ -41,6 +51,11 @@ class RequestSpan:
 
     def headers(self) -> tuple[str, str]:
         return _headers(self.span)
+
+    def ids(self) -> dict[str, str]:
+        """Return the fields of log records that name the span."""
+        context = self.span.get_span_context()
+        return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
 
 
 class Traces:

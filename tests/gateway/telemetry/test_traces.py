@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -113,16 +115,24 @@ async def test_copies_of_requests_have_no_span(tmp_path: Path) -> None:
     assert own.parent is None
 
 
-async def test_a_request_is_in_the_trace_of_its_client(tmp_path: Path) -> None:
+async def test_a_request_is_in_the_trace_of_its_client(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The access log names its span."""
     seen = Seen()
 
-    async with gateway(tmp_path, traces=seen.traces) as on:
+    caplog.set_level(logging.INFO)
+    async with gateway(tmp_path, traces=seen.traces, access_log=True) as on:
         await ask_two(on, second=CLIENT)
 
     [told] = [span for span in seen.named("POST /echo") if span.parent is not None]
     assert told.context is not None
     assert told.parent is not None
     assert f"{told.context.trace_id:032x}" == CLIENT.split("-")[1]
+    logged = [vars(record) for record in caplog.records if record.name == "uncork.access"]
+    assert {(one["trace_id"], one["span_id"]) for one in logged} >= {
+        (CLIENT.split("-")[1], f"{told.context.span_id:016x}")
+    }
     assert f"{told.parent.span_id:016x}" == CLIENT.split("-")[2]
     assert told.context.trace_state.get("a") == "b"
 

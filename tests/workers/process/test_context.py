@@ -67,6 +67,15 @@ def test_a_handler_knows_how_much_time_is_left() -> None:
     assert -5 - (time.monotonic() - before) <= left_s <= -5
 
 
+def test_log_lines_name_the_span_of_their_batch(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.handler.addFilter(BatchOfRecord())
+    run_batch(Curious(), "plain", b"1", trace=("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", ""))
+
+    [record] = caplog.records
+    ids = [getattr(record, name, None) for name in ("trace_id", "span_id")]
+    assert ids == ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"]
+
+
 def test_where_nobody_waits_there_is_time() -> None:
     batch = Context(batch_id="x", api="plain", worker_index=0, requests=1, rows=1)
 

@@ -18,6 +18,7 @@ from uncork.cli.usage import exit_code, in_options
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import DIFF, RELOAD, listening
 from uncork.server.listeners import Listeners, open_listeners
+from uncork.server.otlp_metrics import sending_metrics
 from uncork.server.running.server import NO_FILES, files_of
 from uncork.server.servers import Servers
 from uncork.server.serving import log_to_terminal, serve_until_signal
@@ -73,7 +74,9 @@ async def _serve(
             watching.cancel()
         await proxy.close()
 
-    async with listening(listeners.port, {RELOAD: running.reload_requested, DIFF: running.diff_requested}):
+    handlers = {RELOAD: running.reload_requested, DIFF: running.diff_requested}
+    metrics = proxy.front_end.exposition.registry
+    async with listening(listeners.port, handlers), sending_metrics(metrics, os.environ):
         return await serve_until_signal(
             proxy.front_end,
             servers,

@@ -23,6 +23,7 @@ from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import DIFF, RELOAD, listening
 from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.options import ServeOptions
+from uncork.server.otlp_metrics import sending_metrics
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
 from uncork.server.running.server import files_of
@@ -142,7 +143,8 @@ async def _run(running: RunningSettings, servers: Servers, listeners: Listeners,
         background.append(asyncio.create_task(reloader.watch_settings()))
     try:
         handlers = {RELOAD: reloader.reload_requested, DIFF: reloader.diff_requested}
-        async with listening(listeners.port, handlers):
+        metrics = place.gateway.front_end.exposition.registry
+        async with listening(listeners.port, handlers), sending_metrics(metrics, os.environ):
             return await serve_until_signal(
                 place.gateway.front_end,
                 servers,

@@ -198,7 +198,7 @@ def set_rows(
 class BatchOfRecord(logging.Filter):
     """Adds ``batch`` and ``api`` of the current batch to log records, and ``batch_text`` for text formats.
 
-    In a block of :meth:`Context.row`, it adds ``request`` too.
+    In a block of :meth:`Context.row`, it adds ``request`` too; with traces, the ids of the batch's span.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -208,6 +208,8 @@ class BatchOfRecord(logging.Filter):
         if batch is not None:
             record.batch, record.api = batch.batch_id, batch.api
             record.batch_text = f" [batch {batch.batch_id}]"
+            if batch.traceparent:
+                record.trace_id, record.span_id = batch.traceparent.split("-")[1:3]
             if request := _request.get():
                 record.request = request
         return True
