@@ -20,6 +20,17 @@ _SHORTEST_KEY = 16
 _BEARER = b"bearer "
 _SAFE = ("GET", "HEAD", "OPTIONS")
 REFUSAL = "missing or unknown API key; send it as Authorization: Bearer KEY or X-Api-Key: KEY"
+ANY = "*"
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+_IMPLIED_PORT = re.compile(r"http://.*:80|https://.*:443")
+# The wildcard does not include authorization.
+_PREFLIGHT = (
+    (b"access-control-allow-methods", b"*"),
+    (b"access-control-allow-headers", b"authorization, *"),
+    (b"access-control-max-age", b"600"),
+)
+_VARY = (b"vary", b"origin")
+_PREFIX = b"access-control-"
 
 
 class WrongKeys(ValueError):
@@ -161,19 +172,6 @@ def _is_at(origin: bytes, host: bytes) -> bool:
 
 def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
-
-
-ANY = "*"
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
-_IMPLIED_PORT = re.compile(r"http://.*:80|https://.*:443")
-# The wildcard does not include authorization.
-_PREFLIGHT = (
-    (b"access-control-allow-methods", b"*"),
-    (b"access-control-allow-headers", b"authorization, *"),
-    (b"access-control-max-age", b"600"),
-)
-_VARY = (b"vary", b"origin")
-_PREFIX = b"access-control-"
 
 
 def read_origin(text: str) -> bytes:

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 
 from uncork_workers.wire.handshake import printable
 
 log = logging.getLogger("uncork.gateway")
 
 _EVERY_S = 60.0
-
-
-@dataclass(slots=True)
-class _Unlogged:
-    """The refusals for one reason that have not been logged."""
-
-    timer: asyncio.TimerHandle
-    count: int = 0
-    last: str = ""
 
 
 class RefusalLog:
@@ -29,40 +19,40 @@ class RefusalLog:
     """
 
     def __init__(self) -> None:
-        self._unlogged: dict[str, _Unlogged] = {}
-        """By reason, where one was logged within the last minute."""
+        self._unlogged: dict[str, tuple[int, str]] = {}
+        """The refusals since one was logged within the last minute, and the last of them, by reason."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def refused(self, reason: str, peer: str, message: str) -> None:
         """Note that a peer was refused; ``message`` may contain the peer's own text."""
         line = f"{peer}: {printable(message)}"
-        unlogged = self._unlogged.get(reason)
-        if unlogged is not None:
-            unlogged.count += 1
-            unlogged.last = line
-            return
-        log.warning("refused a worker from %s", line)
-        self._begin_minute(reason)
+        if reason in self._unlogged:
+            count, _ = self._unlogged[reason]
+            self._unlogged[reason] = count + 1, line
+        else:
+            log.warning("refused a worker from %s", line)
+            self._begin_minute(reason)
 
     def close(self) -> None:
         """Log the refusals that have not been logged."""
-        for reason, unlogged in self._unlogged.items():
-            unlogged.timer.cancel()
-            self._log_rest(reason, unlogged)
-        self._unlogged.clear()
+        for reason in list(self._unlogged):
+            self._timers[reason].cancel()
+            self._log_rest(reason)
 
     def _begin_minute(self, reason: str) -> None:
-        timer = asyncio.get_running_loop().call_later(_EVERY_S, self._end_minute, reason)
-        self._unlogged[reason] = _Unlogged(timer)
+        self._unlogged[reason] = 0, ""
+        self._timers[reason] = asyncio.get_running_loop().call_later(_EVERY_S, self._end_minute, reason)
 
     def _end_minute(self, reason: str) -> None:
-        unlogged = self._unlogged.pop(reason)
-        if unlogged.count:
-            self._log_rest(reason, unlogged)
+        if self._log_rest(reason):
             self._begin_minute(reason)
 
-    def _log_rest(self, reason: str, unlogged: _Unlogged) -> None:
-        if unlogged.count:
+    def _log_rest(self, reason: str) -> int:
+        """Log and forget the refusals for a reason that have not been logged; return their number."""
+        count, last = self._unlogged.pop(reason)
+        if count:
             log.warning(
                 "refused %d more for the same reason (%s) within a minute, the last one from %s",
-                *(unlogged.count, reason, unlogged.last),
+                *(count, reason, last),
             )
+        return count

@@ -29,6 +29,10 @@ from uncork_gateway.errors import (
 from uncork_gateway.headers import Header, header_lines, with_request_id
 from uncork_gateway.interfaces import Connection, QueuedRequest
 
+_NOT_IN_HEADERS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_HOP_BY_HOP = (b"connection", b"transfer-encoding")
+_WITHOUT_BODY = (204, 304)
+
 
 @dataclass(slots=True, eq=False)
 class Refusal:
@@ -59,10 +63,6 @@ def reply_problem(connection: Connection, request: QueuedRequest, error: Gateway
 
 
 log = logging.getLogger("uncork.gateway")
-
-_NOT_IN_HEADERS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_HOP_BY_HOP = (b"connection", b"transfer-encoding")
-_WITHOUT_BODY = (204, 304)
 
 
 class AsgiRequest:

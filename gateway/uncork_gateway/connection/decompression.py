@@ -24,6 +24,11 @@ _MAX_MEMBERS = 10_000
 _MAX_RATIO = 100
 _SMALL_BYTES = 8 * 2**20
 _ZLIB_METHOD = 8
+# Inflating 256 KiB takes little longer than the rest of a request; bodies with more steps go to a thread. A
+# step ends with a gzip member, too: a small body can have thousands of those, which inflate to nothing.
+_STEP_BYTES = 16 * 1024
+STEPS_AT_ONCE = 16
+_inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")
 
 
 def unknown_encoding(encoding: bytes) -> UnknownEncoding:
@@ -90,13 +95,6 @@ def _deflate_format(body: bytes) -> int:
     """Return the format of a deflated body: with zlib's header, as the standard requires, or without."""
     is_zlib = len(body) >= 2 and body[0] & 0x0F == _ZLIB_METHOD and int.from_bytes(body[:2]) % 31 == 0
     return _ZLIB_FORMAT if is_zlib else _RAW_FORMAT
-
-
-# Inflating 256 KiB takes little longer than the rest of a request; bodies with more steps go to a thread. A
-# step ends with a gzip member, too: a small body can have thousands of those, which inflate to nothing.
-_STEP_BYTES = 16 * 1024
-STEPS_AT_ONCE = 16
-_inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")
 
 
 class Inflating:

@@ -15,6 +15,10 @@ from uncork_dispatcher.wording import exact, plural
 from uncork_gateway.batching import Batching
 from uncork_gateway.service_log import ServiceLog
 
+# Of batches whose requests leave before they are answered, nothing is learned. So many are remembered, and so
+# many of the workers that were lost or killed last.
+_REMEMBERED = 16
+
 
 class MemoryLimits:
     """Learns limits from the replies of workers, and sets them in the dispatcher.
@@ -117,11 +121,6 @@ class MemoryLimits:
             if self._counts_cost(api)
             else f"at most {plural(exact(limit), 'row')}"
         )
-
-
-# Of batches whose requests leave before they are answered, nothing is learned. So many are remembered, and so
-# many of the workers that were lost or killed last.
-_REMEMBERED = 16
 
 
 @dataclass(slots=True, eq=False)

@@ -34,6 +34,11 @@ _MOST_FAILING = 4
 # Of Triton, and of TensorFlow Serving with batching. Both check the number before they run anything.
 _ACCEPTED_ROWS = re.compile(r"batch-size must be <= (\d+)|larger than maximum input batch size (\d+)")
 _LONGEST_TEXT = 1000
+# Statuses that a server may answer because of a single request in the call.
+_MAYBE_ONE = (400, 413, 422, 500)
+# Statuses of a server that more calls would not help.
+_BUSY = (429, *range(501, 600))
+_UNSPLIT = "the response of the model server to a call with the requests of several clients cannot be split"
 
 T = TypeVar("T")
 Ask = Callable[[range], Awaitable[list[T] | ServerResponse]]
@@ -94,12 +99,6 @@ async def bisect(group: range, refusal: ServerResponse, ask: Ask[T]) -> list[T |
 
 
 log = logging.getLogger("uncork.gateway")
-
-# Statuses that a server may answer because of a single request in the call.
-_MAYBE_ONE = (400, 413, 422, 500)
-# Statuses of a server that more calls would not help.
-_BUSY = (429, *range(501, 600))
-_UNSPLIT = "the response of the model server to a call with the requests of several clients cannot be split"
 
 
 class Sent(NamedTuple):

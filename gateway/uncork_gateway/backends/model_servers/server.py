@@ -20,6 +20,8 @@ CONNECT_S = 5.0
 _LONGEST_REST_S = 30.0
 # Of an error for several callers. All others, its body and its text may have the values of one of them.
 _FOR_SEVERAL = (RETRY_AFTER, b"www-authenticate", b"location", PUSHBACK)
+_SCHEMES = ("http", "https", "grpc", "grpcs")
+_GRPC = ("grpc", "grpcs")
 
 
 class CallStatus(NamedTuple):
@@ -128,10 +130,6 @@ def limited_rest_s(seconds: float) -> float:
 def describe(error: BaseException) -> str:
     """Return an error's class name, and its message if it has one."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-_SCHEMES = ("http", "https", "grpc", "grpcs")
-_GRPC = ("grpc", "grpcs")
 
 
 def read_addresses(urls: Sequence[str]) -> list[httpx.URL]:

@@ -32,6 +32,9 @@ _ANYTHING = "BYTES"
 _ANY = "anything"
 # Keywords of a schema that allows any value.
 _SAYS_NOTHING = {"title", "description", "default", "examples"}
+_OK = 200
+# Reading the JSON of a result blocks the event loop for about 20 ms per megabyte.
+_MOST_BYTES = 2**20
 
 
 def inputs_of(api: ApiDescription) -> list[TensorSpec]:
@@ -119,11 +122,6 @@ def _types(schema: Schema, definitions: Mapping[str, Schema]) -> set[str]:
         return {_OF_VALUES.get(type(value), _ANY) for value in schema["enum"] if value is not None}
     said = schema.get("type", _ANY)
     return set(said if isinstance(said, list) else [said]) - {"null"}
-
-
-_OK = 200
-# Reading the JSON of a result blocks the event loop for about 20 ms per megabyte.
-_MOST_BYTES = 2**20
 
 
 class Outputs:

@@ -23,6 +23,8 @@ from uncork_gateway.versions import ServiceName
 from uncork_workers.wire.schema import ApiSettings
 
 _NS = 10**9
+STATISTICS_MOVED = "statistics are on the admin port (--admin-port), not on this one"
+_MOST_BYTES = 1024
 
 
 def statistics_of(model: Model) -> dict[str, Any]:
@@ -111,11 +113,6 @@ def _dynamic_batching(settings: ApiSettings) -> dict[str, Any] | None:
         if settings.cost is None and policy.limit_rows < settings.limit_rows:
             preferred = [policy.limit_rows]
     return {"preferred_batch_size": preferred, "max_queue_delay_microseconds": round(longest_s * 1e6)}
-
-
-STATISTICS_MOVED = "statistics are on the admin port (--admin-port), not on this one"
-
-_MOST_BYTES = 1024
 
 
 class _IndexRequest(msgspec.Struct):

@@ -27,6 +27,13 @@ _MOST_BYTES = 16 * 2**10
 _MOST_VALUES = 64
 _VARYING_LENGTH = 2
 _BATCH_ID = "5e0c71b4-12"
+_ROWS = "One result, or a list with one result per row."
+_OWN = "The handler's own response: JSON, text, bytes, or any other content type."
+_STREAM = (
+    "A stream of text, bytes, JSON lines, or any other content type. "
+    "If it ends before its last chunk, the handler failed."
+)
+_ANY = "*/*"
 
 
 class ExampleResult(NamedTuple):
@@ -127,15 +134,6 @@ def _csv(row: Any) -> str:
     nested = (list, dict)
     cells = [msgspec.json.encode(one).decode() if isinstance(one, nested) else one for one in values]
     return csv_text(names, [cells], line_end="\r\n")
-
-
-_ROWS = "One result, or a list with one result per row."
-_OWN = "The handler's own response: JSON, text, bytes, or any other content type."
-_STREAM = (
-    "A stream of text, bytes, JSON lines, or any other content type. "
-    "If it ends before its last chunk, the handler failed."
-)
-_ANY = "*/*"
 
 
 def header(kind: str, description: str = "", *, required: bool = True, **limits: int) -> Schema:
