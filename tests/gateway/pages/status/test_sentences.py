@@ -67,6 +67,12 @@ def test_every_sentence_is_as_reviewed() -> None:
     check_texts(Path(__file__).with_name("sentences.txt"), "\n".join(lines))
 
 
+def test_scaling_has_its_numbers() -> None:
+    described = describe_scaling(table_server.SCALING["confirming"], least=2, most=16, startup_s=12.34)
+    numbers = (described.wanted, described.target, described.least, described.most, described.start_s)
+    assert (*numbers, described.state) == (7, 5, 2, 16, 12.34, "confirming")
+
+
 @pytest.mark.parametrize("case", table_advice.CASES)
 def test_advice_has_the_figures_of_its_api(case: str) -> None:
     made, figures = table_advice.CASES[case]
