@@ -10,7 +10,7 @@ from uncork_dispatcher import ApiRules, BatchResult, DispatchError
 from uncork_workers.process.batches.failures import FailedCall
 from uncork_workers.process.batches.search import Part, Search
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.wire.cutting import Extent
+from uncork_workers.wire.costs import Extent
 
 
 class Failed(NamedTuple):

@@ -32,7 +32,7 @@ from uncork_dispatcher.jobs import results_fault
 from uncork_dispatcher.tasks import is_being_cancelled
 from uncork_dispatcher.wording import exact
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.wire.cutting import Extent
+from uncork_workers.wire.costs import Extent
 
 log = logging.getLogger("uncork.batched")
 

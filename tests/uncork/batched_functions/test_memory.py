@@ -20,7 +20,7 @@ from uncork.batched_functions.decorator import batched
 from uncork_dispatcher import ApiRules
 from uncork_dispatcher.errors import BatchTimedOut
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.wire.cutting import Extent
+from uncork_workers.wire.costs import Extent
 
 pytestmark = pytest.mark.virtual_time
 

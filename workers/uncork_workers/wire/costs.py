@@ -1,4 +1,7 @@
-"""Costs of rows: numbers, or fields of rows."""
+"""Costs of rows: numbers, or fields of rows; and rows cut into calls by what they cost."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,3 +52,26 @@ def field_cost(row: bytes | msgspec.Raw, field: str) -> float:
 def rounded_cost(number: float) -> float:
     """Round a cost to the nearest positive multiple of 2**-16."""
     return max(1, round(number * _COST_UNITS)) / _COST_UNITS
+
+
+class Extent(NamedTuple):
+    """The number of some rows, their total cost, and the largest cost of one; without costs, 0."""
+
+    rows: int = 0
+    cost: float = 0.0
+    longest: float = 0.0
+
+    def plus(self, other: "Extent") -> "Extent":
+        return Extent(self.rows + other.rows, self.cost + other.cost, max(self.longest, other.longest))
+
+
+def cut(items: Sequence[Extent], fits: Callable[[Extent], bool]) -> list[range]:
+    """Return the items of each call, in order, by position; an item that does not fit has its own call."""
+    calls: list[range] = []
+    begin, total = 0, Extent()
+    for at, item in enumerate(items):
+        total = total.plus(item)
+        if at > begin and not fits(total):
+            calls.append(range(begin, at))
+            begin, total = at, item
+    return [*calls, range(begin, len(items))]

@@ -25,7 +25,7 @@ from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import TRACE, Header, with_request_id
 from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
-from uncork_workers.wire.cutting import Extent, cut
+from uncork_workers.wire.costs import Extent, cut
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import RequestSpan

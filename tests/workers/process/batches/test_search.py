@@ -13,7 +13,7 @@ from uncork_workers.process.batches.chunks import CallSizes
 from uncork_workers.process.batches.failures import FailedCall
 from uncork_workers.process.batches.search import Search
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.wire.cutting import Extent
+from uncork_workers.wire.costs import Extent
 
 Found = Search[str, FailedCall]
 

@@ -27,7 +27,7 @@ from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.children import Stopped
 from uncork_workers.process.context import NO_PARAMETERS
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.cutting import Extent
+from uncork_workers.wire.costs import Extent
 from uncork_workers.wire.forms import RowsForm, compact_forms, expand_forms
 from uncork_workers.wire.messages import Batch, ExceptionReport, Reply, RowPath
 

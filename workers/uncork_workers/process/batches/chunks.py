@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from uncork_workers.definition.outputs.encoding import Array, Encoded
-from uncork_workers.wire.cutting import Extent, cut
+from uncork_workers.wire.costs import Extent, cut
 
 
 def by_request(costs: Sequence[float], rows: Sequence[int]) -> list[Sequence[float]]:

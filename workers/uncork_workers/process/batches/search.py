@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from uncork_workers.process.batches.failures import FailedCall
 from uncork_workers.process.batches.size_limit import SizeLimit
-from uncork_workers.wire.cutting import Extent, cut
+from uncork_workers.wire.costs import Extent, cut
 
 R = TypeVar("R")
 F = TypeVar("F", bound=FailedCall)

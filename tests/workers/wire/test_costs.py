@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_workers.wire.cutting import Extent, cut
+from uncork_workers.wire.costs import Extent, cut
 
 
 @given(
