@@ -139,41 +139,6 @@ def test_everything_changes_in_one_reload(file: Path) -> None:
         assert {"workers", "fair_by"} <= set(status(server)["settings_change"]["names"])
 
 
-WRONG = [
-    ("workers = 'two'", "workers must be a number from 0 to 10000 or a range such as 2-16, got 'two'", 2),
-    ("grpc-port = 3999\nmb-max-latency = 100", "grpc_port (from (no gRPC) to 3999) needs a restart", 1),
-]
-"""What the file contains, the error message, and the exit code of ``uncork config diff``."""
-
-
-def test_a_wrong_file_changes_nothing(file: Path) -> None:
-    """And the message says why; the next right one does."""
-    file.write_text("mb-max-latency = 4000")
-    with serving(PROBE, "--config", str(file)) as server:
-        workers = server.workers()
-
-        def act() -> None:
-            for text, says, diff_code in WRONG:
-                file.write_text(text)
-                failed = reload(server)
-                assert (failed.returncode, failed.stdout) == (1, "")
-                assert says in failed.stderr
-                unchanged = ("nothing has changed", "the old workers keep running")
-                assert any(one in failed.stderr for one in unchanged)
-                assert says in server.output
-                compared = diff(server)
-                assert compared.returncode == diff_code
-                if diff_code == 2:
-                    assert says in compared.stderr
-                eventually(lambda: server.workers() == workers)
-                assert status(server)["apis"][0]["goal_ms"] == 4000
-
-        assert load(server, act).keys() == {200}
-        file.write_text("mb-max-latency = 3000")
-        assert reload(server).returncode == 0
-        assert status(server)["apis"][0]["goal_ms"] == 3000
-
-
 def test_settings_change_while_all_workers_are_remote(file: Path, tmp_path: Path) -> None:
     """They keep running."""
     with remotes(tmp_path) as on, on.gateway("--config", str(file)) as server:

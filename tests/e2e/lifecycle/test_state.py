@@ -60,14 +60,3 @@ def test_what_was_learned_survives_a_restart(tmp_path: Path) -> None:
     with running(*command) as server:
         predict(server, 1)
         assert estimate(server) is None
-
-
-def test_a_server_without_a_place_for_its_state_serves(tmp_path: Path) -> None:
-    service, folder = tmp_path / "service.py", tmp_path / "state"
-    service.write_text(SERVICE)
-    folder.write_text("not a folder")
-    with running("serve", f"{service}:Slow", "--state-folder", str(folder)) as server:
-        predict(server, 5)
-        server.terminate()
-        assert server.exit_code() == 0
-        assert server.output.count("batch times must be learned anew after each start") == 1

@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.lifecycle.test_services import Config, ask, reload, write
 from tests.e2e.load import statuses_while
-from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, Server, eventually, serving
 
 pytestmark = pytest.mark.slow
 
@@ -151,13 +151,3 @@ def test_a_new_version_comes_and_the_old_one_goes(config: Config, server: Server
 
     statuses = statuses_while(server, act, path="/predict", body=1, clients=4)
     assert statuses.keys() == {200}
-
-
-def test_a_version_is_named_on_the_command_line(tmp_path: Path) -> None:
-    first, second = write(tmp_path, "Digits", "first"), write(tmp_path, "Newer", "second")
-    wrong = run_uncork("serve", f"digits@0={first}", "--port", "0")
-    assert wrong.returncode == 2
-    assert "the number of a version" in wrong.stderr
-    with serving(f"digits={first}", f"digits@2={second}") as server:
-        assert says(server, "/digits/predict") == "second"
-        assert HTTP.get(f"{server.base}/v2/models/digits").json()["versions"] == ["1", "2"]
