@@ -36,7 +36,7 @@ def read(*frames: Frame) -> Any:
 
 def test_a_generator_with_a_result_may_end_before_the_others() -> None:
     last = Frame(samples=b"x", result=RESULT)
-    fleet = read(Frame(ready=True), last)
+    fleet = read(Frame(ready=True), Frame(samples=b"y"), last)
     fleet.wait_until_ready()
 
     assert fleet.last_frames(tell=None) == [last]
