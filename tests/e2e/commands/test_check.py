@@ -116,13 +116,10 @@ def test_a_service_whose_handlers_fail() -> None:
     assert done.returncode == 1
 
 
-NEIGHBORS = SERVICES / "neighbors.py"
-
-
 def test_rows_that_affect_each_other(tmp_path: Path) -> None:
     """Each fault is found in the running service; rows that cannot be judged are notes."""
     file = tmp_path / "found.json"
-    done = run_uncork("check", f"{NEIGHBORS}:Mixed", "--seconds", "20", "--json", str(file))
+    done = run_uncork("check", f"{CHECKED}:Mixed", "--seconds", "20", "--json", str(file))
     document = json.loads(file.read_text())
 
     about_rows = {"handler-fails", "batch-leak", "batch-order", "not-deterministic", "not-compared"}
