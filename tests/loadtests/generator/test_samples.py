@@ -1,7 +1,9 @@
 """Summaries of samples."""
 
 import math
+from dataclasses import asdict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import at_most
+from tests.expected import check_texts
 from uncork_loadtests.generator.samples import (
     LOST,
     UNANSWERED,
@@ -54,54 +57,6 @@ def samples(*changes: dict[str, Any]) -> Samples:
     return recorder.samples()
 
 
-def test_latency_counts_from_the_scheduled_time() -> None:
-    summary = summarise(samples({"fired_s": 1.002, "sent_s": 1.009, "done_s": 1.05}), seconds=2.0)
-
-    assert summary.latency is not None
-    assert summary.latency.max_ms == pytest.approx(50)
-    assert summary.lag is not None
-    assert summary.lag.max_ms == pytest.approx(2)
-    assert summary.waited_for_connection == 1
-    assert summary.rest is not None
-    assert summary.rest.mean_ms == pytest.approx(50 - 2 - 5)
-
-
-def test_the_warm_up_counts_for_nothing_but_wrong_answers() -> None:
-    early = {"scheduled_s": -0.1, "fired_s": -0.1, "sent_s": -0.1}
-    summary = summarise(
-        samples(
-            early | {"done_s": -0.05, "wrong": True},
-            early | {"done_s": 0.05},
-            {},
-            {"scheduled_s": 1.9, "fired_s": 1.9, "sent_s": 1.9, "done_s": 2.5},
-        ),
-        seconds=2.0,
-    )
-
-    assert (summary.requests, summary.good, summary.wrong) == (2, 2, 1)
-    assert (summary.offered_per_s, summary.answered_per_s) == (1.0, 1.0)
-
-
-def test_what_had_no_good_answer_is_outside_the_goal() -> None:
-    summary = summarise(
-        samples(
-            {},
-            {"done_s": 1.5},
-            {"status": 503},
-            NO_ANSWER | {"status": LOST},
-            NO_ANSWER | {"status": UNANSWERED, "sent_s": math.nan},
-        ),
-        seconds=2.0,
-        goal_s=0.1,
-    )
-
-    assert summary.in_goal == pytest.approx(0.2)
-    assert summary.statuses == {200: 2, 503: 1, LOST: 1, UNANSWERED: 1}
-    assert (summary.good, summary.shed, summary.waited_for_connection) == (2, 1, 1)
-    assert summary.latency is not None
-    assert summary.latency.count == 2
-
-
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
@@ -120,31 +75,73 @@ def test_the_longest_tenth_of_the_bodies_is_long(sizes: list[int], expected: int
     assert long_from(np.array(sizes)) == expected
 
 
-def test_long_bodies_have_figures_of_their_own() -> None:
-    """Those that were refused or lost count for the goal; those that were never sent have no body."""
-    short = [{"body_bytes": 10}] * 30
-    long: list[dict[str, Any]] = [
-        {"body_bytes": 100, "done_s": 1.05},
-        {"body_bytes": 120, "done_s": 1.15},
-        {"body_bytes": 100, "status": 503},
-        NO_ANSWER | {"body_bytes": 100, "status": LOST},
-        NO_ANSWER | {"body_bytes": 0, "status": UNANSWERED},
-    ]
-    early = {"body_bytes": 5000, "scheduled_s": -1.0}
-    found = samples(*long[3:], *short, *long[:3], early)
-    # A tenth of 34 is three; the bodies of 100 bytes are equally long.
-    summary = summarise(found, seconds=2.0, goal_s=0.1)
+EARLY = {"scheduled_s": -0.1, "fired_s": -0.1, "sent_s": -0.1}
+OF_LENGTHS: list[dict[str, Any]] = [
+    NO_ANSWER | {"body_bytes": 100, "status": LOST},
+    NO_ANSWER | {"body_bytes": 0, "status": UNANSWERED},
+    *[{"body_bytes": 10}] * 30,
+    {"body_bytes": 100, "done_s": 1.05},
+    {"body_bytes": 120, "done_s": 1.15},
+    {"body_bytes": 100, "status": 503},
+]
+CASES: dict[str, tuple[list[dict[str, Any]], float | None]] = {
+    "nothing": ([], 0.1),
+    "latency counts from the scheduled time": (
+        [{"fired_s": 1.002, "sent_s": 1.009, "done_s": 1.05}], None,
+    ),
+    "the warm-up counts for nothing but wrong answers": (
+        [
+            EARLY | {"done_s": -0.05, "wrong": True},
+            EARLY | {"done_s": 0.05},
+            {},
+            {"scheduled_s": 1.9, "fired_s": 1.9, "sent_s": 1.9, "done_s": 2.5},
+        ],
+        None,
+    ),
+    "what had no good answer is outside the goal": (
+        [
+            {},
+            {"done_s": 1.5},
+            {"status": 503},
+            NO_ANSWER | {"status": LOST},
+            NO_ANSWER | {"status": UNANSWERED, "sent_s": math.nan},
+        ],
+        0.1,
+    ),
+    # A tenth of 34 is three; the bodies of 100 bytes are equally long. Those that were refused or lost count
+    # for the goal; those that were never sent have no body.
+    "long bodies": ([*OF_LENGTHS, {"body_bytes": 5000, "scheduled_s": -1.0}], 0.1),
+    "streams": (
+        [
+            {},
+            {"first_s": 1.1, "done_s": 1.5, "chunks": 5},
+            {"first_s": 1.2, "done_s": 1.2, "chunks": 1},
+            {"first_s": 1.3, "done_s": 1.4, "chunks": 9, "status": 500},
+        ],
+        None,
+    ),
+}  # fmt: skip
 
-    assert has_long_body(found[:-1]).tolist() == [True, False, *[False] * 30, True, True, True]
-    assert summary.long_bodies is not None
-    assert summary.long_bodies.latency is not None
-    assert (summary.long_bodies.from_bytes, summary.long_bodies.shortest_bytes) == (100, 10)
-    assert summary.long_bodies.longest_bytes == 120
-    assert summary.long_bodies.latency.count == 2
-    assert summary.long_bodies.latency.mean_ms == pytest.approx(100)
-    assert summary.long_bodies.in_goal == 0.25
-    assert summarise(found, seconds=2.0).long_bodies is not None
-    assert summarise(samples({}, {}), seconds=2.0, goal_s=0.1).long_bodies is None
+
+def shown(value: Any) -> Any:
+    """Figures in three digits, without those that are missing."""
+    if isinstance(value, dict):
+        return {name: shown(one) for name, one in value.items() if one is not None}
+    return float(f"{value:.3g}") if isinstance(value, float) else value
+
+
+def test_summaries() -> None:
+    """``summaries.txt`` has the figures of each case."""
+    lines = []
+    for name, (changes, goal_s) in CASES.items():
+        summary = asdict(summarise(samples(*changes), seconds=2.0, goal_s=goal_s))
+        lines.append(name)
+        lines += [f"    {figure}: {value}" for figure, value in shown(summary).items()]
+    check_texts(Path(__file__).with_name("summaries.txt"), "\n".join(lines) + "\n")
+
+
+def test_long_bodies_are_marked_if_any_are_long() -> None:
+    assert has_long_body(samples(*OF_LENGTHS)).tolist() == [True, False, *[False] * 30, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -176,28 +173,6 @@ def test_batches_count_once_however_many_answers_tell_of_them() -> None:
     assert batch_rows(np.array([0])) == (None, None)
 
 
-def test_streams_have_figures_of_their_own() -> None:
-    summary = summarise(
-        samples(
-            {},
-            {"first_s": 1.1, "done_s": 1.5, "chunks": 5},
-            {"first_s": 1.2, "done_s": 1.2, "chunks": 1},
-            {"first_s": 1.3, "done_s": 1.4, "chunks": 9, "status": 500},
-        ),
-        seconds=2.0,
-    )
-
-    assert summary.first_chunk is not None
-    assert summary.first_chunk.count == 2
-    assert summary.first_chunk.mean_ms == pytest.approx(150)
-    assert summary.chunk_gap is not None
-    assert summary.chunk_gap.count == 1
-    assert summary.chunk_gap.mean_ms == pytest.approx(100)
-    assert (summary.chunks_per_s, summary.chunks_by_answer) == (3.0, 3.0)
-    assert summary.latency is not None
-    assert summary.latency.max_ms == pytest.approx(500)
-
-
 def late(lag_s: float, latency_s: float, **changes: Any) -> dict[str, Any]:
     return {"fired_s": 1.0 + lag_s, "sent_s": 1.0 + lag_s, "done_s": 1.0 + latency_s, **changes}
 
@@ -227,11 +202,3 @@ def test_a_late_generator_voids_the_run(seen: list[dict[str, Any]], limit_ms: fl
 
     assert bool(reason) == (limit_ms is not None)
     assert limit_ms is None or f"above the limit of {limit_ms} ms" in reason
-
-
-def test_figures_that_nothing_was_seen_of_are_missing() -> None:
-    nothing, no_streams = summarise(samples(), seconds=2.0, goal_s=0.1), summarise(samples({}), seconds=2.0)
-
-    assert (nothing.requests, nothing.latency, nothing.in_goal, nothing.lag) == (0, None, None, None)
-    assert (no_streams.first_chunk, no_streams.chunk_gap) == (None, None)
-    assert (no_streams.chunks_per_s, no_streams.chunks_by_answer) == (None, None)
