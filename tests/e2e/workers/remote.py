@@ -76,14 +76,13 @@ class Remotes:
         target: str = PROBE,
         workers: int | None = 0,
         wait: bool = False,
-        prefix: Sequence[str] = (),
     ) -> Iterator[Server]:
         """Serve with a worker port until the block ends. ``workers`` is None if a file has their number."""
         port = () if "--worker-port" in options else ("--worker-port", "0")
         token = ("--worker-token-file", str(self.token_file))
         own = () if workers is None else ("--workers", str(workers))
         command = ("serve", target, *own, *port, *token, *options)
-        with running(*command, wait=wait, prefix=prefix) as server:
+        with running(*command, wait=wait) as server:
             server.wait_for_address()
             yield server
 
