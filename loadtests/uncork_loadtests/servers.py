@@ -22,7 +22,7 @@ _STOP_SECONDS = 15.0
 
 
 class BenchError(Exception):
-    """A server did not start, or its responses make a measurement pointless."""
+    """A measurement has no result: a server did not start, say, or its responses make it pointless."""
 
 
 @dataclass(frozen=True, kw_only=True)

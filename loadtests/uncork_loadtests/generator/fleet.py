@@ -33,10 +33,6 @@ _END_SECONDS = 60.0
 Tell = Callable[[Progress], None]
 
 
-class LoadTestError(BenchError):
-    """The run has no result; the message says why."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """The result of a run."""
@@ -91,7 +87,7 @@ def run(plan: Plan, *, tell: Tell | None = None) -> Outcome:
     Ctrl-C (KeyboardInterrupt) ends the run early and returns the samples so far.
 
     Raises:
-        LoadTestError: if the server cannot be reached or a generator failed.
+        BenchError: if the server cannot be reached or a generator failed.
         KeyboardInterrupt: before the first measured request.
     """
     with generators(plan, range(plan.processes)) as fleet, _on_interrupt(fleet.stop):
@@ -123,7 +119,7 @@ def generators(plan: Plan, shares: Sequence[int], *, stream: bool = False) -> It
     With ``stream``, they hand over samples during the run.
 
     Raises:
-        LoadTestError: if the server cannot be reached or a generator failed.
+        BenchError: if the server cannot be reached or a generator failed.
     """
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="uncork-loadtest-") as folder:
@@ -233,9 +229,9 @@ class Fleet:
         try:
             index, frame = self._frames.get(timeout=max(0.0, limit_s - time.monotonic()))
         except queue.Empty:
-            raise LoadTestError("a load generator did not respond in time") from None
+            raise BenchError("a load generator did not respond in time") from None
         if frame.failed:
-            raise LoadTestError(frame.failed)
+            raise BenchError(frame.failed)
         return index, frame
 
     def _order(self, order: str) -> None:

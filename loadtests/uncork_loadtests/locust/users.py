@@ -22,7 +22,7 @@ from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 from locust.stats import CSV_STATS_INTERVAL_SEC
 
-from uncork_loadtests.generator.fleet import LoadTestError, generators
+from uncork_loadtests.generator.fleet import generators
 from uncork_loadtests.generator.process import samples_of
 from uncork_loadtests.generator.samples import Samples, latencies_s, measured, void_reason
 from uncork_loadtests.locust.options import (
@@ -32,6 +32,7 @@ from uncork_loadtests.locust.options import (
     plan_of,
     report,
 )
+from uncork_loadtests.servers import BenchError
 from uncork_loadtests.traffic.payloads import same_answer
 from uncork_loadtests.traffic.plan import Payload
 
@@ -109,7 +110,7 @@ class OpenLoopUser(User):
                     samples = samples_of(frame)
                     seen.append(samples)
                     _fire(self.environment, measured(samples), path=options.path)
-        except (ValueError, LoadTestError) as error:
+        except (ValueError, BenchError) as error:
             problem = str(error)
         finally:  # also when locust ends it early
             void = void_reason(np.concatenate(seen)) if seen else ""

@@ -14,11 +14,10 @@ import numpy.typing as npt
 import uvloop
 
 from uncork_dispatcher.wording import plural
-from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.generator.samples import Samples, is_good, latencies_s
 from uncork_loadtests.generator.share import ShareResult, run_here
-from uncork_loadtests.servers import Server
+from uncork_loadtests.servers import BenchError, Server
 from uncork_loadtests.traffic.plan import Plan
 
 HOLD_MS = 100.0
@@ -93,7 +92,7 @@ def measure(
     The server's policy must hold requests for `HOLD_MS`.
 
     Raises:
-        LoadTestError: if a lone request has no good response with batch headers, or if a size fails that
+        BenchError: if a lone request has no good response with batch headers, or if a size fails that
             worked before.
     """
     first, stopped = _first_round(plan, largest=largest, goal_ms=goal_ms, tell=tell)
@@ -104,7 +103,7 @@ def measure(
             samples, fault = drive(_reordered(plan, clients, number), clients, batches=_BATCHES)
             rounds.append(samples)
             if fault:
-                raise LoadTestError(
+                raise BenchError(
                     f"{plural(clients, 'concurrent request')} failed, after succeeding before: {fault}"
                 )
     after = server.cpu()
@@ -142,7 +141,7 @@ def _first_round(
         at_once = plural(clients, "concurrent request")
         if fault:
             if clients == 1:
-                raise LoadTestError(f"a single request failed: {fault}")
+                raise BenchError(f"a single request failed: {fault}")
             return found, f"{at_once} failed: {fault}"
         found[clients] = samples
         if _too_long(samples, goal_ms):
@@ -163,7 +162,7 @@ def drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
     """Run batches of `clients` requests; return their samples, and the first fault or "".
 
     Raises:
-        LoadTestError: if the server cannot be reached, or its responses are not HTTP/1.1.
+        BenchError: if the server cannot be reached, or its responses are not HTTP/1.1.
     """
     plan = replace(
         plan,
@@ -177,7 +176,7 @@ def drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
     try:
         result, samples = uvloop.run(run_here(plan))
     except (OSError, ReplyError) as error:
-        raise LoadTestError(str(error)) from None
+        raise BenchError(str(error)) from None
     return samples, _fault(samples, result)
 
 

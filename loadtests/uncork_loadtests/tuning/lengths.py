@@ -87,7 +87,7 @@ def measure(plan: Plan, *, largest: int, tell: Callable[[str], None]) -> Lengths
 
     Raises:
         Unmeasured: if a batch fails, or does not have all requests.
-        LoadTestError: if the server cannot be reached.
+        BenchError: if the server cannot be reached.
     """
     bodies = sorted(sample_bodies(plan.payload), key=len)
     from_bytes = long_from(np.array([len(body) for body in bodies]))

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from uncork_dispatcher.advice import Advice, advise
 from uncork_dispatcher.simulator import SettingError
 from uncork_dispatcher.wording import plural
-from uncork_loadtests.generator.fleet import LoadTestError, Outcome
+from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
-from uncork_loadtests.servers import Cpu, words
+from uncork_loadtests.servers import BenchError, Cpu, words
 from uncork_loadtests.targets import Api, aimed, aimed_at, api_at, apis, our_service
 from uncork_loadtests.traffic.plan import Plan, per_second
 from uncork_loadtests.tuning import batch_times
@@ -189,7 +189,7 @@ def _measured(
         except Unmeasured as error:
             no_lengths = str(error)
         if api.counts == "cost":
-            raise LoadTestError(_counts_cost(lengths))
+            raise BenchError(_counts_cost(lengths))
         measured = batch_times.measure(
             server, plan, largest=request.max_batch_size, goal_ms=request.goal_ms, tell=tell
         )

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.loops import HANG_S
-from uncork_loadtests.generator.fleet import Fleet, LoadTestError
+from uncork_loadtests.generator.fleet import Fleet
 from uncork_loadtests.generator.process import Frame, encode
 from uncork_loadtests.generator.share import ShareResult
+from uncork_loadtests.servers import BenchError
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 PLAN = Plan(url="http://127.0.0.1/", payload=Payload(bodies=(b"1",)), rate=1.0)
@@ -47,5 +48,5 @@ def test_a_generator_that_ends_without_a_result_fails_the_run() -> None:
     fleet = read(Frame(ready=True))
     fleet.wait_until_ready()
 
-    with pytest.raises(LoadTestError, match="a load generator exited early"):
+    with pytest.raises(BenchError, match="a load generator exited early"):
         fleet.last_frames(tell=None)

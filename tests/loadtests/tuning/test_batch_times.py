@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tests.examples import at_most
 from tests.loadtests.fake_server import reply, serving_batches
-from uncork_loadtests.generator.fleet import LoadTestError
-from uncork_loadtests.servers import Server
+from uncork_loadtests.servers import BenchError, Server
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning.batch_times import BatchTimes, SizeTime, fit, measure, sizes_up_to
 
@@ -132,5 +131,5 @@ def test_measuring_stops_at_batches_that_fail_or_take_too_long(
     ],
 )
 def test_a_lone_request_must_have_a_good_answer(answer: bytes, message: str) -> None:
-    with pytest.raises(LoadTestError, match=message):
+    with pytest.raises(BenchError, match=message):
         measured(lambda _: answer)

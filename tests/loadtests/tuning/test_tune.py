@@ -17,7 +17,7 @@ from tests.expected import check_texts, printed
 from tests.loadtests.pages_server import serving_pages, status
 from uncork.cli.tune.tables import as_json, text
 from uncork_dispatcher.advice import Advice
-from uncork_loadtests.generator.fleet import LoadTestError
+from uncork_loadtests.servers import BenchError
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning.batch_times import BatchTimes, Line, SizeTime
 from uncork_loadtests.tuning.lengths import Lengths
@@ -275,12 +275,10 @@ def test_an_api_that_counts_cost_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     module = "uncork_loadtests.tuning.tune"
     with serving_pages({"/status": status(weighed)}) as server:
         monkeypatch.setattr(f"{module}.our_service", lambda *_, **__: nullcontext(server))
-        with pytest.raises(LoadTestError, match=f"^{refused}.*compare$"):
+        with pytest.raises(BenchError, match=f"^{refused}.*compare$"):
             tune(REQUEST, tell=quiet)
         monkeypatch.setattr(f"{module}.measure_lengths", lambda *_, **__: PADS)
-        with pytest.raises(
-            LoadTestError, match=f"^{refused}.*\\n  a batch of 8 .* so the model pads"
-        ) as found:
+        with pytest.raises(BenchError, match=f"^{refused}.*\\n  a batch of 8 .* so the model pads") as found:
             tune(REQUEST, tell=quiet)
     assert "set cost" not in str(found.value)
 

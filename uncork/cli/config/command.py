@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from uncork.cli.command import Command
-from uncork.cli.config.shown import ServiceSettings, Settings, setting, settings_in_force, settings_of_apis
+from uncork.cli.config.shown import Settings, setting, settings_in_force, settings_of_apis
 from uncork.cli.configurable import CONFIGURABLE, takes_options
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.terminal import plain_table, print_error, show
@@ -97,7 +97,7 @@ def serve(options: ServeOptions, json: AsJson = False) -> None:
         return
     of_server = settings_of(ServeOptions).keys() - set(OF_SERVICES)
     of_services = {
-        name: ServiceSettings(settings_in_force(own, "serve", names=OF_SERVICES), apis[name])
+        name: {"settings": settings_in_force(own, "serve", names=OF_SERVICES), "apis": apis[name]}
         for name, own in services.items()
     }
     settings = settings_in_force(options, "serve", names=of_server)
@@ -132,7 +132,7 @@ def _print(
     options: ServerOptions,
     settings: Settings,
     apis: Mapping[str, Settings],
-    services: Mapping[str, ServiceSettings] | None = None,
+    services: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     json: bool,
 ) -> None:
@@ -147,8 +147,8 @@ def _print(
     tables = [_table(f"uncork {command}", settings)]
     tables += [_table(f"API {api}", arguments) for api, arguments in apis.items()]
     for name, service in (services or {}).items():
-        tables.append(_table(f"service {name}", service.settings))
-        tables += [_table(f"API {name}/{api}", arguments) for api, arguments in service.apis.items()]
+        tables.append(_table(f"service {name}", service["settings"]))
+        tables += [_table(f"API {name}/{api}", arguments) for api, arguments in service["apis"].items()]
     parts: list[RenderableType] = [tables[0]]
     for table in tables[1:]:
         parts += ["", table]

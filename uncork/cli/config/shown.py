@@ -34,13 +34,6 @@ Settings = Mapping[str, Setting]
 """Settings by name."""
 
 
-class ServiceSettings(msgspec.Struct, frozen=True):
-    """The settings of one of several services, and those of its APIs by name."""
-
-    settings: Settings
-    apis: Mapping[str, Settings]
-
-
 def settings_in_force(
     options: ServerOptions, command: str, *, names: Collection[str] | None = None
 ) -> dict[str, Setting]:

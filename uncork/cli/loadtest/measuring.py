@@ -9,7 +9,6 @@ import typer
 
 from uncork.cli.terminal import INTERRUPTED, print_error
 from uncork.config.errors import WrongUsage
-from uncork_loadtests.generator.fleet import LoadTestError
 from uncork_loadtests.servers import BenchError, end_on_sigterm
 from uncork_loadtests.targets import NoSuchApi
 from uncork_workers.extras import install_command
@@ -24,7 +23,7 @@ def measuring(command: str) -> Iterator[None]:
     end_on_sigterm()
     try:
         yield
-    except (LoadTestError, BenchError, NoSuchApi) as error:
+    except (BenchError, NoSuchApi) as error:
         print_error(command, error)
         raise typer.Exit(2 if isinstance(error, NoSuchApi) else 1) from None
     except KeyboardInterrupt:
