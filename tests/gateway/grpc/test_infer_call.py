@@ -45,7 +45,7 @@ def prediction(number: int) -> bytes:
 
 
 async def test_calls_share_batches_with_http(tmp_path: Path) -> None:
-    async with calls(tmp_path, overrides={"policy": "fixed:50"}) as stage:
+    async with calls(tmp_path, overrides={"policy": "fixed:60000", "mb_max_batch_size": 2}) as stage:
         _, stream = stage.ask(numbers(4))
         asking = stage.on.post("/echo", 3)
         batch, payload = await stage.worker.batch()
