@@ -160,11 +160,11 @@ class FrontEnd:
             return "".join(reasons.values())
         return "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "no service is served"
 
-    def render_metrics(self) -> bytes:
-        """Return the metrics in Prometheus's text format."""
+    def render_metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """Return the metrics; see :meth:`Exposition.render`."""
         for service in self.services:
             service.served.expire()
-        return self.exposition.render()
+        return self.exposition.render(accept)
 
     # Stopping
 

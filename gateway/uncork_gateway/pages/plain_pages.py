@@ -27,7 +27,6 @@ from uncork_gateway.pages.dashboard.page import Dashboard
 from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served, options
 from uncork_gateway.pages.status.service_status import Front
-from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 
 OnHttpError = Callable[[Request, Exception], Any]
 
@@ -123,7 +122,8 @@ class Pages:
         return PlainTextResponse("ready\n", headers=NO_STORE)
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(self._front.render_metrics(), media_type=CONTENT_TYPE, headers=NO_STORE)
+        text, media_type = self._front.render_metrics(request.headers.get("accept", ""))
+        return Response(text, media_type=media_type, headers=NO_STORE)
 
     async def _status(self, request: Request) -> Response:
         document = msgspec.json.format(msgspec.json.encode(self._front.status_builder.status()), indent=2)

@@ -131,6 +131,8 @@ class AnsweredRequest(ABC):
             )
         if self._span is not None:
             self._span.end(status, answer, batch_id, self.request_id)
+            if tally is not None and self._span.is_sampled:
+                tally.duration.keep_example(seconds, self._span.ids())
 
     def _logged_bytes(self) -> int:
         return self._size

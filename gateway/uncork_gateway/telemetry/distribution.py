@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import Exemplar, HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
 
 FloatArray = npt.NDArray[np.float64]
@@ -22,13 +24,14 @@ class Distribution:
     Values are collected and counted many at a time, at a third of the cost.
     """
 
-    __slots__ = ("_bounds", "_counts", "_new", "_sum")
+    __slots__ = ("_bounds", "_counts", "_exemplars", "_new", "_sum")
 
     def __init__(self, bounds: FloatArray) -> None:
         self._bounds = bounds
         self._counts = np.zeros(len(bounds) + 1, np.int64)
         self._sum = 0.0
         self._new: list[float] = []
+        self._exemplars: dict[int, Exemplar] = {}
 
     def observe(self, value: float) -> None:
         new = self._new
@@ -41,6 +44,11 @@ class Distribution:
         new.extend(values)
         if len(new) >= _MANY:
             self._count()
+
+    def keep_example(self, value: float, labels: dict[str, str]) -> None:
+        """Keep an observed value, with labels that name where it is from, as the example of its bucket."""
+        bucket = int(self._bounds.searchsorted(value))
+        self._exemplars[bucket] = Exemplar(labels, value, time.time())
 
     def _count(self) -> None:
         values = np.array(self._new)
@@ -94,4 +102,7 @@ class Distribution:
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         cumulated = self.counts.cumsum().tolist()
         bounds = (*map(floatToGoString, self._bounds.tolist()), "+Inf")
-        family.add_metric(labels, list(zip(bounds, cumulated, strict=True)), self._sum)
+        examples: Iterable[Any] = map(
+            self._exemplars.get, range(len(bounds))
+        )  # None for a bucket without one
+        family.add_metric(labels, list(zip(bounds, cumulated, examples, strict=True)), self._sum)

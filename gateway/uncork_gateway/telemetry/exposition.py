@@ -1,6 +1,6 @@
 """Writes all metrics of a process in Prometheus's text format."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from prometheus_client import (
@@ -12,11 +12,14 @@ from prometheus_client import (
 )
 from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from uncork_gateway.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+_OPEN_METRICS = "application/openmetrics-text"
+_as_open_metrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest
 
 
 class Measured(Protocol):
@@ -54,9 +57,14 @@ class Exposition(Collector):
     def remove(self, service: Measured) -> None:
         self._services.remove(service)
 
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus's text format."""
-        return generate_latest(self.registry)
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """Return all metrics in the format that a header ``Accept`` asks for, and its media type.
+
+        That is OpenMetrics, which alone has exemplars, or else Prometheus's text format.
+        """
+        if _OPEN_METRICS in accept:
+            return _as_open_metrics(self.registry), openmetrics.CONTENT_TYPE_LATEST
+        return generate_latest(self.registry), CONTENT_TYPE
 
     def collect(self) -> Iterable[Metric]:
         yield InfoMetricFamily("uncork_build", "Version of the gateway.", {"version": VERSION})

@@ -32,6 +32,10 @@ class RequestSpan:
         self.span = span
         self.has_ended = False
 
+    @property
+    def is_sampled(self) -> bool:
+        return self.span.get_span_context().trace_flags.sampled
+
     def set_attribute(self, key: str, value: str | float) -> None:
         self.span.set_attribute(key, value)
 

@@ -114,7 +114,7 @@ async def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, 
     async with merging(lambda call: Answer(b"{}", status, (JSON,))) as (on, _):
         await on.replies([on.ask(body, target), on.ask(body, target)])
 
-        lines = on.proxy.front_end.render_metrics().decode().splitlines()
+        lines = on.proxy.front_end.render_metrics()[0].decode().splitlines()
         counted = [float(line.split()[-1]) for line in lines if line.startswith("uncork_errors_total{")]
         assert sum(counted) == errors
 

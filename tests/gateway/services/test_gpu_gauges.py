@@ -10,7 +10,7 @@ FULL = Gpu(memory_used_bytes=30, memory_total_bytes=100, worker_memory_bytes=24,
 
 
 def exposed(on: GatewayStage) -> set[str]:
-    text = on.gateway.front_end.render_metrics().decode()
+    text = on.gateway.front_end.render_metrics()[0].decode()
     return {line for line in text.splitlines() if line.startswith("uncork_gpu_")}
 
 

@@ -49,7 +49,7 @@ Reading = dict[Series, float]
 
 def read(*collectors: Collector) -> Reading:
     """Return the metrics of a service as Prometheus parses them."""
-    families = text_string_to_metric_families(exposition_of(Measured(*collectors)).render().decode())
+    families = text_string_to_metric_families(exposition_of(Measured(*collectors)).render()[0].decode())
     return {
         Series(sample.name, frozenset(sample.labels.items())): sample.value
         for family in families

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway
@@ -242,3 +244,26 @@ async def test_calls_over_grpc_have_spans_with_their_method_and_code(tmp_path: P
     assert (told["rpc.grpc.status_code"], told["http.response.status_code"]) == (5, 404)
     of_stream = seen.named("POST /inference.GRPCInferenceService/ModelStreamInfer")
     assert [f"{span.context.trace_id:032x}" for span in of_stream if span.context] == [CLIENT[3:35]] * 2
+
+
+async def test_buckets_name_a_request_in_openmetrics(tmp_path: Path) -> None:
+    """Only sampled requests, and only for scrapers that ask for the format."""
+    seen = Seen()
+    async with gateway(tmp_path, traces=seen.traces) as on:
+        await ask_two(on, second=UNSAMPLED)
+        scrape = {"accept": "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.5"}
+        reply, plain = await on.http.get("/metrics", headers=scrape), await on.http.get("/metrics")
+
+    assert reply.headers["content-type"].startswith("application/openmetrics-text")
+    parse: Any = text_string_to_metric_families  # which has no type hints
+    families = {family.name: family for family in parse(reply.text)}
+    examples = [one.exemplar for one in families["uncork_request_duration_seconds"].samples if one.exemplar]
+    sampled = {
+        f"{span.context.trace_id:032x}"
+        for span in seen.named("POST /echo")
+        if span.context and span.context.trace_flags.sampled
+    }
+    assert {one.labels["trace_id"] for one in examples} <= sampled
+    assert examples
+    assert plain.headers["content-type"].startswith("text/plain")
+    assert "trace_id" not in plain.text

@@ -257,7 +257,7 @@ class Front(Protocol):
             KeyError: if the named service does not exist.
         """
 
-    def render_metrics(self) -> bytes: ...
+    def render_metrics(self, accept: str = "") -> tuple[bytes, str]: ...
 
 
 class StatusBuilder:
