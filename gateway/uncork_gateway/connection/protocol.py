@@ -323,8 +323,7 @@ class HttpProtocol:
         elif before is not LINGERING:
             self._unparsed.take()
             self.flow.resume_reading()
-            self.transport.write_eof()
-            self._timeouts.linger(self.transport.abort)
+            self._timeouts.linger(self.transport)
 
     def give_up(self, error: GatewayError, event: Transitions = transitions.READING_STOPS) -> None:
         """Stop reading, and respond with ``error`` to the request that is being read once it has started."""

@@ -1,7 +1,6 @@
 """Limits on the time that a client may take to send, and that its connection may stay idle."""
 
 import asyncio
-from collections.abc import Callable
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.connection.client_limits import ClientLimits
@@ -40,10 +39,15 @@ class Timeouts:
     def stop(self) -> None:
         self._timer.cancel()
 
-    def linger(self, abort: Callable[[], None]) -> None:
-        """Stop all checks, and call ``abort`` after five seconds."""
+    def linger(self, transport: asyncio.Transport) -> None:
+        """Stop all checks, send no more, and abort the connection after five seconds."""
         self._timer.cancel()
-        self._timer = self._loop.call_later(_LINGER_S, abort)
+        try:
+            transport.write_eof()
+        except OSError:  # the client has reset the connection, and the loop has not noticed yet
+            transport.abort()
+        else:
+            self._timer = self._loop.call_later(_LINGER_S, transport.abort)
 
     def _restart(self) -> None:
         self._since = self._loop.time()

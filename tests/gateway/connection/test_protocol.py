@@ -558,6 +558,20 @@ async def test_a_pipelined_request_that_cannot_be_started_ends_the_connection(
     assert "ZeroDivisionError" in caplog.text
 
 
+async def test_a_client_that_has_reset_its_connection_is_let_go() -> None:
+    """The system knows of the reset before the loop does."""
+
+    class Reset(Connection):
+        def write_eof(self) -> None:
+            raise OSError(107, "Transport endpoint is not connected")
+
+    connection = Reset(serving(Echo()))
+    connection.send(hot(b"1", CLOSE))
+
+    assert bodies(connection) == [b"1"]
+    assert connection.aborted
+
+
 async def test_thousands_of_pipelined_requests_are_answered() -> None:
     """Starting each within the one before would exceed the recursion limit."""
     echo = Echo(at_once=False)
