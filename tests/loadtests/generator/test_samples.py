@@ -134,9 +134,9 @@ def test_summaries() -> None:
     """``summaries.txt`` has the figures of each case."""
     lines = []
     for name, (changes, goal_s) in CASES.items():
-        summary = asdict(summarise(samples(*changes), seconds=2.0, goal_s=goal_s))
-        lines.append(name)
-        lines += [f"    {figure}: {value}" for figure, value in shown(summary).items()]
+        summary = summarise(samples(*changes), seconds=2.0, goal_s=goal_s)
+        lines.append(f"{name}: {summary.good} good, {summary.shed} shed")
+        lines += [f"    {figure}: {value}" for figure, value in shown(asdict(summary)).items()]
     check_texts(Path(__file__).with_name("summaries.txt"), "\n".join(lines) + "\n")
 
 
