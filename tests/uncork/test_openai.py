@@ -130,6 +130,24 @@ def test_tensors_get_one_array(texts: Client) -> None:
     assert found["tokens"]["data"] == [3, 5]
 
 
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"dimensions": "2"}, "Expected `int | null`, got `str` - at `$.dimensions`"),
+        ({"dimensions": -2}, "Expected `int` >= 1"),
+        ({"normalize": "no"}, "Expected `bool`"),
+        ({"encoding_format": "hex"}, "Invalid enum value 'hex'"),
+    ],
+)
+def test_parameters_of_other_protocols_are_checked(texts: Client, parameters: Any, says: str) -> None:
+    tensor = {"name": "x", "shape": [1], "datatype": "BYTES", "data": ["one"]}
+
+    reply = texts.post("/v2/models/texts.embed/infer", json={"inputs": [tensor], "parameters": parameters})
+
+    assert reply.status_code == 400
+    assert says in reply.json()["error"]
+
+
 def test_a_large_request_leaves_room_for_others(texts: Client) -> None:
     BATCHES.clear()
 
@@ -149,6 +167,33 @@ def test_large_requests_run_in_parts_and_are_joined_in_order(texts: Client, give
     reply = texts.post("/embed", json={"inputs": given})
 
     assert reply.json() == [pytest.approx(unit(text)) for text in given]
+
+
+def test_a_request_may_have_more_bytes_than_20_batches(texts: Client) -> None:
+    body = {"query": "q", "texts": ["eight..."] * 40_000}
+
+    assert len(texts.post("/rerank", json=body).json()) == 40_000
+
+
+def test_parts_of_a_request_have_its_headers_and_id() -> None:
+    seen: list[tuple[str | None, ...]] = []
+
+    class Tenants(Service):
+        @embeddings(headers=["x-tenant", "x-request-id"], mb_max_batch_size=10)
+        def embed(self, inputs: list[str]) -> Any:
+            """Note whose texts these are."""
+            seen.extend(zip(*context().headers.values(), strict=True))
+            return [[1.0]] * len(inputs), [1] * len(inputs)
+
+    with client(Tenants) as made:
+        embed(made, input=["eight"] * 3, user="u")
+        seen.clear()
+        reply = made.post(
+            "/embed", json={"inputs": ["eight"] * 3}, headers={"x-tenant": "a", "x-request-id": "b"}
+        )
+
+    assert reply.status_code == 200
+    assert seen == [("a", "b")] * 3
 
 
 def test_the_documentation_has_all_routes(texts: Client) -> None:

@@ -45,7 +45,7 @@ class EmbeddingsBody(Struct):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: _Positive | None = None
     normalize: bool = True
-    truncate: bool = False
+    truncate: bool | None = None
 
 
 class RerankBody(Struct):
@@ -59,7 +59,7 @@ class RerankBody(Struct):
     return_documents: bool = False
     return_text: bool = False
     raw_scores: bool = False
-    truncate: bool = False
+    truncate: bool | None = None
 
 
 class _Document(Struct):
@@ -236,7 +236,7 @@ def _given(**lists: Raw | UnsetType) -> tuple[str, Raw]:
 
 
 def _changed(body: Struct, *names: str) -> dict[str, Any]:
-    """Return the members that differ from their defaults."""
+    """Return the members that differ from their defaults, and are not null."""
     defaults = type(body)()
     return {name: value for name in names if (value := getattr(body, name)) != getattr(defaults, name)}
 

@@ -36,7 +36,8 @@ class GatewaySettings(ServerSettings):
     """The settings of a gateway.
 
     An API with a cost may queue ``max_queue_rows`` units of cost, or 20 full batches if that is more, in at
-    most 20 000 or ``max_queue_rows`` requests, whichever is more.
+    most 20 000 or ``max_queue_rows`` requests, whichever is more. Where a row costs its bytes,
+    ``max_queue_bytes`` alone limits the cost.
 
     Attributes:
         overrides: replace the APIs' own settings; of several for one setting, the last wins.
@@ -223,6 +224,8 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
         sizes = settings.allowed_batch_sizes or ()
         # The setting knows nothing of an API's unit of cost, but a queue must fill batches.
         max_queue_rows = max(max_queue_rows, _QUEUE_BATCHES * settings.mb_max_batch_size)
+    if settings.cost == "bytes":
+        max_queue_rows = max(max_queue_rows, limits.max_queue_bytes)
     return ApiRules(
         name=api.name,
         goal_s=settings.mb_max_latency / 1000,

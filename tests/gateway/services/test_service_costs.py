@@ -103,3 +103,11 @@ async def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None
 
         assert problem(full, 503) == "overloaded: the queue of this API is full"
         assert {reply.status_code for reply in replies} == {200}
+
+
+async def test_bytes_alone_limit_a_queue_of_rows_that_cost_their_bytes(tmp_path: Path) -> None:
+    async with gateway(tmp_path, max_queue_bytes=30_000) as on:
+        await on.worker(serves=service(json_api("echo", ApiSettings(cost="bytes", mb_max_batch_size=4))))
+        [stats] = on.service.batching.dispatcher.stats()
+
+        assert stats.rules.max_queue_rows == 30_000

@@ -3,7 +3,7 @@
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,6 +31,14 @@ class Pair(msgspec.Struct):
 
     query: str
     text: str
+
+
+class _Asked(msgspec.Struct):
+    """The request parameters of embeddings."""
+
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
+    normalize: bool = True
+    encoding_format: Literal["float", "base64"] = "float"
 
 
 def embeddings(**settings: Any) -> Callable[[H], H]:
@@ -117,16 +125,20 @@ def _as_embeddings(result: Any, parameters: Sequence[Mapping[str, Any]]) -> Any:
 def _embedding(vector: Any, parameters: Mapping[str, Any]) -> np.ndarray[Any, Any] | str | Rejected:
     if isinstance(vector, Rejected):
         return vector
+    try:
+        asked = msgspec.convert(parameters, _Asked)
+    except msgspec.ValidationError as error:
+        # From a client of another protocol: the API's own routes check bodies before.
+        return Rejected(400, f"the request parameters are not valid: {error}")
     values = np.asarray(vector, np.float32)
     if values.ndim != 1:
         raise WrongResult(f"a vector must have one axis, got an array of shape {values.shape}")
-    dimensions = parameters.get("dimensions", len(values))
-    if dimensions > len(values):
-        return Rejected(400, f"dimensions must be at most {len(values)}, got {dimensions}")
-    values = values[:dimensions]
-    if parameters.get("normalize", True):
+    if asked.dimensions is not None and asked.dimensions > len(values):
+        return Rejected(400, f"dimensions must be at most {len(values)}, got {asked.dimensions}")
+    values = values[: asked.dimensions]
+    if asked.normalize:
         values = values / (np.linalg.norm(values) or 1)
-    if parameters.get("encoding_format") == "base64":
+    if asked.encoding_format == "base64":
         return base64.b64encode(values.astype("<f4").tobytes()).decode()
     return values
 
