@@ -47,7 +47,7 @@ class Texts(Service):
 
     @rerank()
     async def rerank(self, pairs: list[Pair]) -> Any:
-        """Score texts by their length, less that of the query."""
+        """Score texts by their length minus the length of the query."""
         return np.array([len(pair.text) - len(pair.query) for pair in pairs], np.float32)
 
 

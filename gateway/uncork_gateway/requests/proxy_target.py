@@ -45,7 +45,7 @@ class HeaderRules:
 class Merging:
     """The dispatcher and settings that batch requests into calls to the servers behind the proxy.
 
-    The settings may change at any time; each request uses those of its arrival.
+    The settings may change at any time; a request uses what they are when it arrives.
 
     Attributes:
         most_rows: the most rows in a part of a request.

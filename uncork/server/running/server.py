@@ -30,7 +30,7 @@ class RunningServer:
     """A server: its services, and the current settings.
 
     Attributes:
-        options: those of the server.
+        options: the options of the server.
         credentials: the keys and certificates that are in force.
         servers: serve clients; None if another application does.
         services: the running services, by name.
