@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.dispatcher.core_model", "tests.dispatcher.driver")
+pytest.register_assert_rewrite("tests.dispatcher.core.core_model", "tests.dispatcher.driver")

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.dispatcher.core_model import TRANSITIONS, Model, Request
+from tests.dispatcher.core.core_model import TRANSITIONS, Model, Request
 from uncork_dispatcher.actions import BatchStatus, Expired
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.rules import ApiRules
