@@ -170,8 +170,8 @@ def test_kserve_leaves_batching_to_the_proxy() -> None:
 
 def test_the_image_has_all_of_uncork_and_runs_it_as_a_user() -> None:
     lines = [line.split() for line in (DEPLOY / "Containerfile").read_text().splitlines()]
-    copied = {source for line in lines if line[:1] == ["COPY"] for source in line[1:-1]} - {"/wheels"}
-    here = {source for source in copied if not source.startswith("--")}
+    copies = [line[1:-1] for line in lines if line[:1] == ["COPY"]]
+    here = {source for sources in copies if not sources[0].startswith("--") for source in sources}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = {
         Path(package).parts[0]
