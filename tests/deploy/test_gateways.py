@@ -1,4 +1,4 @@
-"""The gateways of deploy/kubernetes/: their ports, pods and times to stop, with workers inside or outside."""
+"""The gateways of deploy/helm/ and of ray.yaml: their ports, pods and times to stop."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.manifests import container, documents, options, text_of
+from tests.deploy.manifests import ROOT, chart, container, documents, options, text_of
 
-FILES = {
-    "serve": ("serve.yaml", "digits"),
-    "ray": ("ray.yaml", "digits-gateway"),
-    "remote-workers": ("remote-workers.yaml", "digits-gateway"),
-}
-WORKERS = {"ray": {"ray.io/cluster": "digits-ray"}, "remote-workers": {"app": "digits-worker"}}
-each = pytest.mark.parametrize("name", FILES)
+GATEWAYS = {"ray": "digits-gateway", "grpc=false": "digits", "remoteWorkers=true": "digits"}
+"""Names of Deployments: of ray.yaml, and of the chart with some values."""
+WORKERS = {"ray": {"ray.io/cluster": "digits-ray"}, "remoteWorkers=true": {"app": "digits-worker"}}
+each = pytest.mark.parametrize("name", GATEWAYS)
 
 
 def gateway(name: str) -> tuple[dict[tuple[str, str], Any], Any]:
-    """The documents of a file, and its Deployment of a gateway."""
-    file, deployment = FILES[name]
-    found = documents(text_of(file))
-    return found, found["Deployment", deployment]["spec"]
+    """All documents, and the Deployment of the gateway."""
+    found = documents(text_of("ray.yaml")) if name == "ray" else chart(name)
+    return found, found["Deployment", GATEWAYS[name]]["spec"]
 
 
 @each
@@ -68,7 +64,7 @@ def test_its_services_choose_its_pods(name: str) -> None:
 @pytest.mark.parametrize("name", WORKERS)
 def test_only_workers_reach_the_port_of_workers(name: str) -> None:
     found, deployment = gateway(name)
-    policy = found["NetworkPolicy", "digits-gateway"]["spec"]
+    policy = found["NetworkPolicy", GATEWAYS[name]]["spec"]
     to_all, to_workers = policy["ingress"]
 
     assert policy["podSelector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
@@ -86,4 +82,5 @@ def test_workers_find_their_port_while_the_gateway_is_not_ready(name: str) -> No
     assert port["targetPort"] == "workers"
     assert found["Service", "digits-workers"]["spec"]["publishNotReadyAddresses"] is True
     assert "publishNotReadyAddresses" not in found["Service", "digits"]["spec"]
-    assert "subjectAltName=DNS:digits-workers" in text_of(FILES[name][0])
+    explained = text_of("ray.yaml") if name == "ray" else (ROOT / "docs/guides/kubernetes.md").read_text()
+    assert "subjectAltName=DNS:digits-workers" in explained

@@ -1,15 +1,15 @@
-"""deploy/kubernetes/remote-workers.yaml: a gateway, and workers that dial it."""
+"""deploy/helm/ with remoteWorkers: a gateway, and workers that dial it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.deploy.manifests import container, documents, mounted, options, text_of
+from tests.deploy.manifests import chart, container, mounted, options
 from uncork_workers.wire.dialing import read_addresses
 from uncork_workers.wire.schema import ApiSettings
 
-DOCUMENTS = documents(text_of("remote-workers.yaml"))
-GATEWAY = DOCUMENTS["Deployment", "digits-gateway"]["spec"]
+DOCUMENTS = chart("remoteWorkers=true")
+GATEWAY = DOCUMENTS["Deployment", "digits"]["spec"]
 WORKER = DOCUMENTS["Deployment", "digits-worker"]["spec"]
 
 

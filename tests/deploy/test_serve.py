@@ -1,4 +1,4 @@
-"""What deploy/ has for `uncork serve`: the unit of systemd, the Deployment and its monitoring, nginx."""
+"""What deploy/ has for `uncork serve`: the unit of systemd, nginx."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.deploy.manifests import DEPLOY, container, documents, options, read_options, text_of
+from tests.deploy.manifests import DEPLOY, read_options
 from tests.loops import HANG_S
 from uncork.server.servers import KEEP_ALIVE_S
 
@@ -28,34 +27,6 @@ def unit() -> configparser.SectionProxy:
     parser.optionxform = str  # type: ignore[assignment, method-assign]  # names of systemd have capitals
     parser.read(UNIT)
     return parser["Service"]
-
-
-TEXT = text_of("serve.yaml")
-SERVE, MONITORING = documents(TEXT), documents(text_of("monitoring.yaml"))
-DEPLOYMENT = SERVE["Deployment", "digits"]["spec"]
-
-
-def test_the_deployment_can_have_a_port_for_grpc() -> None:
-    """With the lines for it, which are comments in the file."""
-    text, found = re.subn(
-        r"^ *# gRPC.*:\n((?: *# .*\n)+)",
-        lambda block: re.sub(r"^( *)# ", r"\1", block[1], flags=re.MULTILINE),
-        TEXT,
-        flags=re.MULTILINE,
-    )
-    assert found == 3
-    with_grpc = documents(text)
-    deployment = with_grpc["Deployment", "digits"]["spec"]
-    serve = options(deployment, "serve")
-    [port] = [one for one in container(deployment)["ports"] if one["name"] == "grpc"]
-    [exposed] = [one for one in with_grpc["Service", "digits"]["spec"]["ports"] if one["name"] == "grpc"]
-
-    assert serve["grpc_port"] == port["containerPort"] == 8001
-    assert serve["grpc_max_connection_age"] >= 60
-    assert (exposed["targetPort"], exposed["appProtocol"]) == ("grpc", "kubernetes.io/h2c")
-    probe = re.search(r"^ *# (grpc: .*)$", TEXT, re.MULTILINE)
-    assert probe is not None
-    assert yaml.safe_load(probe[1])["grpc"]["port"] == serve["grpc_port"]
 
 
 def test_the_unit_waits_longer_than_the_server_drains() -> None:
@@ -82,30 +53,6 @@ def test_systemd_knows_all_of_the_unit(tmp_path: Path) -> None:
     # It looks at other units of this machine as well.
     assert [line for line in found.stderr.splitlines() if UNIT.name in line] == []
     assert found.returncode == 0, found.stderr
-
-
-def test_the_pod_has_a_core_and_a_gibibyte_for_each_process() -> None:
-    workers = int(options(DEPLOYMENT, "serve")["workers"])
-
-    assert container(DEPLOYMENT)["resources"]["requests"] == {
-        "cpu": str(workers + 1),
-        "memory": f"{workers + 1}Gi",
-    }
-
-
-def test_monitoring_and_scaling_mean_the_same_pods() -> None:
-    labels = DEPLOYMENT["template"]["metadata"]["labels"]
-    monitor, scaler = (
-        MONITORING[kind, "digits"]["spec"] for kind in ("PodMonitor", "HorizontalPodAutoscaler")
-    )
-    budget = SERVE["PodDisruptionBudget", "digits"]["spec"]
-
-    assert budget["selector"]["matchLabels"] == monitor["selector"]["matchLabels"] == labels
-    assert [one["port"] for one in monitor["podMetricsEndpoints"]] == ["admin"]
-    assert scaler["scaleTargetRef"]["name"] == "digits"
-    [metric] = scaler["metrics"]
-    assert metric["pods"]["metric"]["name"] == "uncork_workers_wanted"
-    assert metric["pods"]["target"]["averageValue"] == options(DEPLOYMENT, "serve")["workers"]
 
 
 def test_nginx_closes_its_connections_first() -> None:

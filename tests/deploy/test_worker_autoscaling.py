@@ -1,4 +1,4 @@
-"""deploy/kubernetes/remote-workers-keda.yaml and -hpa.yaml: pods that follow the metric of the gateway."""
+"""deploy/helm/ with remoteWorkers and autoscaling: pods that follow the metric of the gateway."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.manifests import ROOT, container, documents, text_of
+from tests.deploy.manifests import ROOT, chart, container
 from uncork_dispatcher.capacity.arrival_history import HISTORY_S
 
-HPA_TEXT = text_of("remote-workers-hpa.yaml")
-WORKERS = documents(text_of("remote-workers.yaml"))
-KEDA, HPA = documents(text_of("remote-workers-keda.yaml")), documents(HPA_TEXT)
-GATEWAY = WORKERS["Deployment", "digits-gateway"]["spec"]
+SCALING = "remoteWorkers=true,podMonitor=true,autoscaling.enabled=true"
+KEDA, HPA = chart(f"{SCALING},autoscaling.keda=true"), chart(SCALING)
+GATEWAY = HPA["Deployment", "digits"]["spec"]
 GATEWAY_POD = GATEWAY["template"]
 SCALED = KEDA["ScaledObject", "digits-worker"]
 AUTOSCALER = HPA["HorizontalPodAutoscaler", "digits-worker"]
@@ -31,11 +30,11 @@ BEHAVIORS = pytest.mark.parametrize(
 
 def test_prometheus_reads_the_gateway() -> None:
     """Its pod, at the port with the metrics, which the network policy lets Prometheus reach."""
-    monitor = KEDA["PodMonitor", "digits-gateway"]
+    monitor = KEDA["PodMonitor", "digits"]
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
-    open_to_all = WORKERS["NetworkPolicy", "digits-gateway"]["spec"]["ingress"][0]
+    open_to_all = HPA["NetworkPolicy", "digits"]["spec"]["ingress"][0]
 
-    assert monitor == HPA["PodMonitor", "digits-gateway"]
+    assert monitor == HPA["PodMonitor", "digits"]
     assert monitor["spec"]["selector"]["matchLabels"] == GATEWAY_POD["metadata"]["labels"]
     assert endpoint["port"] in [port["name"] for port in container(GATEWAY)["ports"]]
     assert endpoint["port"] in [one["port"] for one in open_to_all["ports"]]
@@ -44,20 +43,22 @@ def test_prometheus_reads_the_gateway() -> None:
 
 def test_the_metric_is_that_of_this_gateway() -> None:
     """Under a label that Prometheus gets from the pod."""
-    [found] = re.findall(r'max\((\w+)\{(\w+)="([\w-]+)"\}\)', TRIGGER["metadata"]["query"])
+    [found] = re.findall(
+        r'max\((\w+)\{(\w+)="([\w-]+)",namespace="default"\}\)', TRIGGER["metadata"]["query"]
+    )
     name, label, value = found
     selector = METRIC["external"]["metric"]["selector"]["matchLabels"]
 
     assert f"`{name}`" in (ROOT / "docs/reference/observability.md").read_text()
     assert METRIC["external"]["metric"]["name"] == name
     assert {label: value} == selector == GATEWAY_POD["metadata"]["labels"]
-    assert label in KEDA["PodMonitor", "digits-gateway"]["spec"]["podTargetLabels"]
-    assert f"seriesQuery: {name}{{" in HPA_TEXT
+    assert label in KEDA["PodMonitor", "digits"]["spec"]["podTargetLabels"]
+    assert f"seriesQuery: {name}{{" in (ROOT / "docs/guides/kubernetes.md").read_text()
 
 
 def test_the_pods_are_the_workers_and_as_many_as_wanted() -> None:
     keda, hpa = SCALED["spec"], AUTOSCALER["spec"]
-    worker = WORKERS["Deployment", "digits-worker"]
+    worker = HPA["Deployment", "digits-worker"]
 
     # The kind is a Deployment by default.
     assert keda["scaleTargetRef"] == {"name": worker["metadata"]["name"]}
@@ -73,7 +74,8 @@ def test_the_pods_are_the_workers_and_as_many_as_wanted() -> None:
     assert TRIGGER["metadata"]["threshold"] == target["averageValue"] == "1"
     least, most = keda["minReplicaCount"], keda["maxReplicaCount"]
     assert (least, most) == (hpa["minReplicas"], hpa["maxReplicas"])
-    assert 1 <= least <= worker["spec"]["replicas"] <= most
+    assert 1 <= least <= most
+    assert "replicas" not in worker["spec"]
 
 
 def test_keda_keeps_the_pods_while_the_metric_is_missing() -> None:
