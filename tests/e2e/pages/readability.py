@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Literal
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, TimeoutError
+
+from tests.loops import HANG_S
 
 WIDTHS = (390, 1024, 1440)
 _HEIGHT = 900
@@ -57,13 +60,19 @@ _FIND_FAULTS = """
 
 
 def faults_of(page: Page) -> list[str]:
-    """Return what cannot be read at each width, in light and dark; the theme must be the system's."""
+    """Return what cannot be read at each width, in light and dark; the theme must be the system's.
+
+    Charts are drawn again some time after the theme or the width has changed: a fault counts if it stays.
+    """
     faults = []
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
     for scheme in schemes:
         page.emulate_media(color_scheme=scheme)
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": _HEIGHT})
+            with suppress(TimeoutError):
+                page.wait_for_function(f"() => !({_FIND_FAULTS})().length", timeout=HANG_S * 1000)
+                continue
             found: list[Any] = page.evaluate(_FIND_FAULTS)
             faults += [f"{scheme}, {width} px: {fault}" for fault in found]
     return faults
