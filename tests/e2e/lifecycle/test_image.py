@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.manifests import chart, container
 from tests.e2e.server import HTTP, ROOT, eventually, process_of
 from tests.loops import HANG_S
 from uncork_loadtests.servers import reserved_port
@@ -22,6 +23,8 @@ from uncork_loadtests.servers import reserved_port
 CONTAINERFILE = ROOT / "deploy/Containerfile"
 SERVICES = ROOT / "tests/packaging/services"
 NEEDED = ("podman", "runc", "mmdebstrap", "apt-get")
+TARGET = "/srv/echo.py:Echo"
+HOST = ("--network=host",)
 BUILD = ("build", "--isolation=chroot", "--pull=never")
 # As the base image has it, which is not fetched from a registry here.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -72,6 +75,10 @@ class Image:
     def podman(self, *arguments: str | Path) -> str:
         return succeed(*self._podman, *arguments)
 
+    def inside(self, container: str) -> list[str]:
+        """Return what runs a command in a container."""
+        return [*self._podman, "exec", container]
+
     def build(self) -> None:
         """Build it on the release of Debian that is its default base, from this machine's mirror."""
         [suite] = re.findall(r"^ARG BASE=\S+/debian:(\w+)-slim$", CONTAINERFILE.read_text(), re.MULTILINE)
@@ -92,12 +99,11 @@ class Image:
         subprocess.run(["umount", self._folder / "storage/overlay"], check=False, capture_output=True)
         shutil.rmtree(self._folder)
 
-    def command(self, verb: str, *serve: str, options: tuple[str, ...] = ()) -> tuple[str, list[str]]:
-        """Return the name of a new container that serves the service, and the command that makes it."""
+    def command(self, verb: str, *serve: str, options: tuple[str, ...] = HOST) -> tuple[str, list[str]]:
+        """Return the name of a new container with arguments for `uncork`, and the command that makes it."""
         name = f"container-{next(self._containers)}"
-        options = ("--network=host", f"--volume={SERVICES}:/srv:ro", *LIMITS, *SECURITY, *options)
-        made = [verb, f"--name={name}", *options, "localhost/uncork", "serve", "/srv/echo.py:Echo", *serve]
-        return name, [*self._podman, *made]
+        options = (f"--volume={SERVICES}:/srv:ro", *LIMITS, *SECURITY, *options)
+        return name, [*self._podman, verb, f"--name={name}", *options, "localhost/uncork", *serve]
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +119,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
 def test_it_serves_and_stops(image: Image) -> None:
     """As a user without rights, on a root that cannot be written."""
     with reserved_port() as port:
-        name, command = image.command(
-            "run", f"--port={port}", options=(f"--env=LIVEZ_URL=http://127.0.0.1:{port}/livez",)
-        )
+        health = f"--env=LIVEZ_URL=http://127.0.0.1:{port}/livez"
+        name, command = image.command("run", "serve", TARGET, f"--port={port}", options=(*HOST, health))
         with process_of(*command) as server:
             server.wait_until_ready()
             answer = HTTP.post(f"{server.base}/echo", json=[1, 2]).json()
@@ -134,7 +139,7 @@ def test_it_serves_and_stops(image: Image) -> None:
 @pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0])
 def test_process_1_ends_by_one_signal_at_any_time(image: Image, delay_s: float) -> None:
     """While it imports, starts workers or serves; the handler is there before anything else is imported."""
-    name, command = image.command("create", "--port=0")
+    name, command = image.command("create", "serve", TARGET, "--port=0")
     succeed(*command)
     image.podman("init", name)
     process = Path("/proc", image.podman("inspect", "--format={{.State.Pid}}", name))
@@ -151,6 +156,29 @@ def test_process_1_ends_by_one_signal_at_any_time(image: Image, delay_s: float) 
     eventually(lambda: image.podman("inspect", "--format={{.State.Status}}", name) == "exited")
     code = int(image.podman("inspect", "--format={{.State.ExitCode}}", name))
     assert code in (0, 128 + signal.SIGTERM), image.podman("logs", name)
+
+
+def test_it_runs_what_the_chart_says(image: Image) -> None:
+    """With the arguments and variables of the pod, whose probes it passes."""
+    pod = container(chart(f"target={TARGET},drainDelaySeconds=0")["Deployment", "digits"]["spec"])
+    variables = [f"--env={one['name']}={one['value']}" for one in pod["env"]]
+    ports = {one["name"]: one["containerPort"] for one in pod["ports"]}
+    name, command = image.command("run", *pod["args"], options=("--detach", "--network=none", *variables))
+    succeed(*command)
+
+    def asked(port: str, path: str, body: str = "None") -> str:
+        """Return the response, or nothing if there is none."""
+        request = f"'http://127.0.0.1:{ports[port]}{path}', {body}, {{'content-type': 'application/json'}}"
+        ask = f"import urllib.request as u; print(u.urlopen(u.Request({request})).read().decode())"
+        done = subprocess.run([*image.inside(name), "python", "-c", ask], capture_output=True, text=True)
+        return done.stdout.strip()
+
+    ready, alive = (pod[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe"))
+    eventually(lambda: bool(asked(ready["port"], ready["path"])))
+    assert asked(alive["port"], alive["path"])
+    assert asked("http", "/echo", "b'[1, 2]'") == "[1,2]"
+    image.podman("stop", f"--time={HANG_S:.0f}", name)
+    assert image.podman("inspect", "--format={{.State.ExitCode}}", name) == "0"
 
 
 def test_another_layer_can_add_packages(image: Image, tmp_path: Path) -> None:
