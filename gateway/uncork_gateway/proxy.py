@@ -162,8 +162,8 @@ class Proxy:
         )
         self._close_pass_through = passing.close
 
-        def change(settings: ProxySettings) -> None:
-            passing.change(timeout_s=settings.timeout_s, ca=settings.server_ca)
+        def change(settings: ProxySettings, renew: bool) -> None:
+            passing.change(timeout_s=settings.timeout_s, ca=settings.server_ca, renew=renew)
             self._find_route = partial(
                 find_route,
                 protocol=settings.protocol,
@@ -173,7 +173,7 @@ class Proxy:
             )
 
         self._change_pass_through = change
-        change(settings)
+        change(settings, False)
         return passing
 
     def _serve_grpc(self, merging: Merging) -> ASGIApp:
@@ -184,7 +184,7 @@ class Proxy:
         settings, front_end = self._settings, self.front_end
         passing = GrpcPassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
         self._close_pass_through = passing.close
-        self._change_pass_through = lambda settings: passing.change(timeout_s=settings.timeout_s)
+        self._change_pass_through = lambda settings, renew: passing.change(timeout_s=settings.timeout_s)
         open_call, close = proxied_calls(
             settings.protocol,
             merging,
@@ -235,7 +235,7 @@ class Proxy:
         merging.header_rules, merging.most_rows = settings.headers, settings.most_rows_of_part
         merging.idempotent, merging.fair_by = settings.idempotent, settings.fair_by
         self.front_end.change(settings)
-        self._change_pass_through(settings)
+        self._change_pass_through(settings, renew)
 
     async def close(self) -> None:
         await self._calls.close()

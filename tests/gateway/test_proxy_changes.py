@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 
 import pytest
 
-from tests.gateway.backends.model_servers.fake_server import Call
+from tests.gateway.backends.model_servers.fake_server import Call, fake_server
 from tests.gateway.backends.model_servers.fake_server import Reply as Answer
 from tests.gateway.client import JSON
 from tests.gateway.proxy_stage import (
@@ -22,6 +23,7 @@ from tests.gateway.proxy_stage import (
     sizes,
 )
 from tests.gateway.running import turns
+from tests.loops import until
 from uncork_gateway.proxy import ProxySettings
 
 SETTINGS = ProxySettings(policy="fixed:0")
@@ -64,6 +66,34 @@ async def test_requests_go_to_the_new_servers_once_they_are_healthy() -> None:
         assert predictions(await running.reply()) == [2]
         assert await ask(on, 2) == [6]
         assert len(first.calls) == 1
+
+
+async def test_former_servers_are_left_without_connections() -> None:
+    answer = Answer(b'{"predictions": [5]}', 200, (JSON,))
+    async with fake_server(lambda _: answer) as old, served(Model(doubles)) as new, proxy(old.url) as on:
+        assert await ask(on, 1) == [5]
+        await on.http.get("/v1/models")
+        assert old.open_connections
+        on.proxy.change([new], settings(concurrency=2))
+
+        await until(lambda: not old.open_connections)
+        assert await ask(on, 1) == [2]
+
+
+async def test_new_connections_end_no_response() -> None:
+    model = Model(lambda call: doubles(call) if call.body else Answer(b"listed"))
+    async with served(model) as url, proxy(url) as on:
+        model.gate.clear()
+        running, relayed = on.ask(rows_body(1)), asyncio.create_task(on.http.get("/v1/models"))
+        await model.called(2)
+        on.proxy.change([url], settings(concurrency=2))
+        asking = asyncio.create_task(ask(on, 2))
+        await model.called(3)
+        model.gate.set()
+
+        assert predictions(await running.reply()) == [2]
+        assert (await relayed).content == b"listed"
+        assert await asking == [4]
 
 
 async def test_the_former_servers_serve_until_then() -> None:

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from uncork_gateway.backends.model_servers.http_server import (
     KEEP_ALIVE_S,
     HttpServer,
+    Transport,
     end_to_end,
     make_transport,
     reply_headers,
@@ -50,20 +51,28 @@ class PassThrough:
     ) -> None:
         self._servers = servers
         self._listener = listener
-        self._former: list[httpx.AsyncBaseTransport] = []
+        self._retiring: set[asyncio.Task[None]] = set()
         # A pool of its own: long streams must not occupy the connections of merged calls.
         self._limits = httpx.Limits(
             max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE_S
         )
-        self._transports: dict[httpx.URL, httpx.AsyncBaseTransport] = {}
+        # By scheme: plain HTTP needs no CA certificates, which take long to load.
+        self._transports: dict[str, Transport] = {}
         self.change(timeout_s=timeout_s, ca=ca)
 
-    def change(self, *, timeout_s: float, ca: Path | None) -> None:
-        """Relay on new connections from now on; the open ones may carry streams."""
+    def change(self, *, timeout_s: float, ca: Path | None, renew: bool = False) -> None:
+        """Use another timeout; with ``renew``, connect to all servers anew, because ``ca`` has changed.
+
+        The former connections may carry streams, and are closed after them.
+        """
         self._ca = ca
         self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
-        self._former += self._transports.values()
-        self._transports = {}
+        if renew:
+            for transport in self._transports.values():
+                retiring = asyncio.create_task(transport.retire())
+                self._retiring.add(retiring)
+                retiring.add_done_callback(self._retiring.discard)
+            self._transports = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Relay a server's response piece by piece."""
@@ -113,7 +122,10 @@ class PassThrough:
         return ServerResponse(reply.status_code, reply_headers(reply), content)
 
     async def close(self) -> None:
-        for transport in [*self._transports.values(), *self._former]:
+        for retiring in self._retiring:
+            retiring.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        for transport in self._transports.values():
             await transport.aclose()
 
     async def _send(
@@ -142,10 +154,10 @@ class PassThrough:
             raise
         return reply
 
-    def _transport(self, url: httpx.URL) -> httpx.AsyncBaseTransport:
-        transport = self._transports.get(url)
+    def _transport(self, url: httpx.URL) -> Transport:
+        transport = self._transports.get(url.scheme)
         if transport is None:
-            transport = self._transports[url] = make_transport(url, self._limits, ca=self._ca)
+            transport = self._transports[url.scheme] = make_transport(url, self._limits, ca=self._ca)
         return transport
 
 

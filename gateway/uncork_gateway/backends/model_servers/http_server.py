@@ -157,13 +157,20 @@ class Transport(httpx.AsyncHTTPTransport):
             # reports an error, or the event loop has already dropped the socket.
             raise httpx.ConnectError(f"connection lost at once: {error}", request=request) from error
 
+    async def retire(self) -> None:
+        """Close the connections when all responses have been read, or the caller is cancelled."""
+        try:
+            # A connection with a new request looks idle until the request is sent.
+            while self._pool._requests:  # noqa: ASYNC110  # nothing reports the end of a response
+                await asyncio.sleep(KEEP_ALIVE_S)
+        finally:
+            await self.aclose()
+
 
 MakeTransport = Callable[[httpx.URL, httpx.Limits], httpx.AsyncBaseTransport]
 
 
-def make_transport(
-    url: httpx.URL, limits: httpx.Limits, *, ca: Path | None = None
-) -> httpx.AsyncBaseTransport:
+def make_transport(url: httpx.URL, limits: httpx.Limits, *, ca: Path | None = None) -> Transport:
     """Return an HTTP/1.1 transport with persistent connections; ``ca`` is as in :func:`http_servers`."""
     # Loading CA certificates takes longer than the rest of a start.
     verify: bool | ssl.SSLContext = url.scheme == "https"

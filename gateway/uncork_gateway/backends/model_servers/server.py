@@ -113,6 +113,10 @@ class Server(ABC):
     async def check(self) -> str | None:
         """Return why the server is unhealthy; None if it is healthy."""
 
+    async def retire(self) -> None:
+        """Close the connections of a server that gets no calls any more. Relayed streams may be open."""
+        await self.close()
+
     @abstractmethod
     async def close(self) -> None:
         """Close the server's connections. Its calls must have ended."""

@@ -86,6 +86,7 @@ class Servers(Generic[ServerT]):
         self._busy: dict[int, ServerT | None] = {}
         self._leaving: list[ServerT] = []
         self._former: list[ServerT] = []
+        self._retiring: set[asyncio.Task[None]] = set()
         self._watchers: dict[int, asyncio.Task[None]] = {}
 
     def start(self) -> None:
@@ -118,7 +119,6 @@ class Servers(Generic[ServerT]):
             self._watchers.pop(id(server)).cancel()
             server.healthy, server.fault = False, "it is not configured any more"
             self.all.remove(server)
-        # Their open connections may carry streams.
         self._former += self._leaving
         self._leaving = []
         self._listener.health_changed()
@@ -133,6 +133,7 @@ class Servers(Generic[ServerT]):
         self._settle()
         for server in [*self.all, *self._former]:
             await server.close()
+        await asyncio.gather(*self._retiring)
 
     def slots(self) -> list[BackendSlot]:
         """Return each call that runs or could run, and each server that is not healthy, sorted by server."""
@@ -214,7 +215,8 @@ class Servers(Generic[ServerT]):
 
     def _settle(self) -> None:
         """Add or remove idle slots until their number equals the free room."""
-        room = sum(self._concurrency - server.running for server in self.all if server.healthy)
+        # A server may run more than ``concurrency`` calls after a change.
+        room = sum(max(0, self._concurrency - server.running) for server in self.all if server.healthy)
         while len(self._idle) > room:
             slot, _ = self._idle.popitem()
             self._listener.worker_lost(slot)
@@ -222,6 +224,15 @@ class Servers(Generic[ServerT]):
             slot = next(self._numbers)
             self._idle[slot] = None
             self._listener.worker_ready(slot)
+        self._retire_former()
+
+    def _retire_former(self) -> None:
+        """Retire the former servers whose calls have ended."""
+        for server in [server for server in self._former if not server.running]:
+            self._former.remove(server)
+            retiring = self._loop.create_task(server.retire())
+            self._retiring.add(retiring)
+            retiring.add_done_callback(self._retiring.discard)
 
     # Calls
 

@@ -206,6 +206,9 @@ class GrpcServer(Server):
             return describe(error)
         return None
 
+    async def retire(self) -> None:
+        """Leave the channel to grpcio, which closes it, but not its streams, when nothing refers to it."""
+
     async def close(self) -> None:
         await self.channel.close()
 

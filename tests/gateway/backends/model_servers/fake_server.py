@@ -66,6 +66,10 @@ class FakeServer:
         self._server: asyncio.Server | None = None
         self._handlers: set[asyncio.Task[None]] = set()
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._handlers)
+
     async def start(self) -> None:
         """Accept connections; after a stop, on the same port."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, ssl=self._tls)

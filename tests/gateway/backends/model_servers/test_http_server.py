@@ -69,7 +69,7 @@ class ResetWhileConnecting:
 )
 async def test_a_connection_that_is_reset_at_once_is_lost(error: Exception) -> None:
     transport = make_transport(httpx.URL(URL), httpx.Limits())
-    transport._pool = ResetWhileConnecting(error)  # type: ignore[attr-defined]
+    transport._pool = ResetWhileConnecting(error)  # type: ignore[assignment]
     server = HttpServer(url=URL, address=httpx.URL(URL), transport=transport)
     with pytest.raises(ConnectionLost, match=r"lost at once: .*(not connected|getpeername)"):
         await server.exchange(b"/", Content(b""), silence_s=1.0, time_left_s=1.0, idempotent=True)

@@ -131,17 +131,33 @@ async def test_a_slot_that_was_dropped_cannot_be_given_back() -> None:
         assert [server.running for server in on.servers.all] == [0]
 
 
+async def test_a_server_may_run_more_than_a_lower_concurrency() -> None:
+    async with VirtualServers(ok).stage("a", "b", concurrency=2) as on:
+        busy = (await on.slots.number(4))[:3]
+        for slot in busy:
+            on.servers.take(slot)
+        on.servers.change(on.servers.all, concurrency=1, timeout_s=60.0, idempotent=True)
+        assert sorted(on.slots.out) == sorted(busy)
+        for slot in busy:
+            on.servers.give_back(slot)
+        await turns()
+        assert len(on.slots.out) == 2
+
+
 def _step() -> st.SearchStrategy[tuple[str, int]]:
-    return st.tuples(st.sampled_from(["take", "give_back", "drop", "ill", "well", "wait"]), st.integers(0, 5))
+    return st.tuples(
+        st.sampled_from(["take", "give_back", "drop", "ill", "well", "wait", "change"]), st.integers(0, 5)
+    )
 
 
 @at_most(60)
 @given(steps=st.lists(_step(), max_size=40), concurrency=st.integers(1, 3))
 async def test_idle_slots_are_free_capacity(steps: list[tuple[str, int]], concurrency: int) -> None:
-    """After any sequence of events; no server ever exceeds its concurrency."""
+    """After any sequence of events; no server ever exceeds the highest concurrency so far."""
     servers = VirtualServers(ok)
     async with servers.stage("a", "b", concurrency=concurrency, health_interval_s=0.5) as on:
         busy: list[int] = []
+        limit = most = concurrency
         for what, which in steps:
             idle = [slot for slot in on.slots.out if slot not in busy]
             if what == "take" and idle:
@@ -157,11 +173,15 @@ async def test_idle_slots_are_free_capacity(steps: list[tuple[str, int]], concur
                 (servers.ill.add if what == "ill" else servers.ill.discard)("ab"[which % 2])
             elif what == "wait":
                 await asyncio.sleep(which)
+            elif what == "change":
+                limit = 1 + which % 3
+                most = max(most, limit)
+                on.servers.change(on.servers.all, concurrency=limit, timeout_s=60.0, idempotent=True)
             await turns()
             every = on.servers.all
-            free = sum(concurrency - server.running for server in every if server.healthy)
+            free = sum(max(0, limit - server.running) for server in every if server.healthy)
             assert len(on.slots.out) - len(busy) == free
-            assert all(0 <= server.running <= concurrency for server in every)
+            assert all(0 <= server.running <= most for server in every)
             assert sum(server.running for server in every) == len(busy)
         for slot in busy:
             on.servers.give_back(slot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import grpc
@@ -336,6 +337,28 @@ async def test_streams_pass_through_in_both_directions() -> None:
         assert (await stream.initial_metadata())["x-talks"] == "1"
         await stream.done_writing()
         assert await stream.read() is aio.EOF
+        assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_a_stream_outlives_the_change_to_other_servers() -> None:
+    async with merging() as (on, fake), fake_grpc_server(doubles) as other:
+        fake.talk = True
+        stream: aio.StreamStreamCall[bytes, bytes] = on.channel.stream_stream(
+            "/inference.GRPCInferenceService/ModelStreamInfer"
+        )()
+        await stream.write(b"a")
+        assert await stream.read() == b"a"
+        [former] = on.proxy._servers.all
+        closed = weakref.ref(former.channel)
+        del former
+        on.proxy.change([other.url], ProxySettings(policy="fixed:0", grpc=True))
+        await until(lambda: [slot.url for slot in on.proxy.slots()] == [other.url])
+
+        await until(lambda: closed() is None)
+        assert succeeded(await on.call(infer(2))) == [4]
+        await stream.write(b"b")
+        assert await stream.read() == b"b"
+        await stream.done_writing()
         assert await stream.code() is grpc.StatusCode.OK
 
 
