@@ -278,6 +278,8 @@ def test_texts_are_ranked(texts: Client) -> None:
         ([[1.0]], "must return vectors and the number of tokens of each text, got list"),
         (([[1.0], [2.0]], [1]), "2 vectors and 1 number of tokens were returned for 1 text"),
         (([1.0], [1]), "a vector must have one axis"),
+        (([[1.0]], [1.5]), "a number of tokens must be whole, got 1.5"),
+        (([[1.0]], np.array([np.nan])), "a number of tokens must be whole, got nan"),
     ],
 )
 def test_wrong_embeddings_fail_with_a_reason(result: Any, says: str) -> None:
@@ -289,6 +291,18 @@ def test_wrong_embeddings_fail_with_a_reason(result: Any, says: str) -> None:
 
     with client(Wrong) as made, pytest.raises(WrongResult, match=says):
         made.post("/embed", json={"inputs": "a"})
+
+
+@pytest.mark.parametrize("tokens", [[2.0], [True], np.ones(1, np.float16), np.ones(1, np.uint8)])
+def test_numbers_of_tokens_may_be_of_any_type(tokens: Any) -> None:
+    class Counting(Service):
+        @embeddings()
+        def embed(self, inputs: Any) -> Any:
+            """Return a vector of one value."""
+            return [[1.0]], tokens
+
+    with client(Counting) as made:
+        assert embed(made, input="a")["usage"]["total_tokens"] == int(tokens[0])
 
 
 @pytest.mark.parametrize(

@@ -112,13 +112,16 @@ def _as_embeddings(result: Any, parameters: Sequence[Mapping[str, Any]]) -> Any:
             f"for {plural(len(parameters), 'text')}"
         )
     rows = list(map(_embedding, vectors, parameters))
+    counts = [
+        0 if isinstance(row, Rejected) else _whole(count) for row, count in zip(rows, tokens, strict=True)
+    ]
     shapes = {row.shape if isinstance(row, np.ndarray) else None for row in rows}
     if len(shapes) == 1 and None not in shapes:
         # One array, which protocols with tensors send as it is.
-        return {"embedding": rows, "tokens": tokens}
+        return {"embedding": rows, "tokens": np.array(counts)}
     return [
-        row if isinstance(row, Rejected) else {"embedding": row, "tokens": int(count)}
-        for row, count in zip(rows, tokens, strict=True)
+        row if isinstance(row, Rejected) else {"embedding": row, "tokens": count}
+        for row, count in zip(rows, counts, strict=True)
     ]
 
 
@@ -158,3 +161,10 @@ def _finite(score: Any) -> float:
     if not math.isfinite(number):
         raise WrongResult(f"a score must be finite, got {number}")
     return number
+
+
+def _whole(count: Any) -> int:
+    number = float(count)
+    if not number.is_integer():
+        raise WrongResult(f"a number of tokens must be whole, got {number}")
+    return int(number)
