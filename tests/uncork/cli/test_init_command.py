@@ -92,7 +92,14 @@ def test_text_models(project: Path, kind: str) -> None:
     check_same("bert-tiny", "good day", "bad", name="BertTiny", file=f"{kind.lower()}_service.py")
 
 
-@pytest.mark.parametrize("config", [ENCODER, CLASSIFIER])
+@needs_torch
+def test_cross_encoders(project: Path) -> None:
+    save("BertForSequenceClassification", num_labels=1)
+    pairs = [{"query": "good", "text": text} for text in ("good day", "bad")]
+    check_same("bert-tiny", *pairs, name="BertTiny")
+
+
+@pytest.mark.parametrize("config", [ENCODER, CLASSIFIER, {**CLASSIFIER, "id2label": {"0": "LABEL_0"}}])
 def test_text_models_are_written_without_their_libraries(project: Path, config: object) -> None:
     write("config.json", config)
     write("model.safetensors", "")

@@ -85,6 +85,7 @@ class Servers(Generic[ServerT]):
         self._idle: dict[int, None] = {}
         self._busy: dict[int, ServerT | None] = {}
         self._leaving: list[ServerT] = []
+        self._awaited: list[ServerT] = []
         self._former: list[ServerT] = []
         self._retiring: set[asyncio.Task[None]] = set()
         self._watchers: dict[int, asyncio.Task[None]] = {}
@@ -98,7 +99,7 @@ class Servers(Generic[ServerT]):
     def change(
         self, servers: Sequence[ServerT], *, concurrency: int, timeout_s: float, idempotent: bool
     ) -> None:
-        """Use these servers as soon as one of them is healthy, until then the former ones, too.
+        """Use these servers; former ones leave when all that are new are healthy.
 
         Calls that run end where they are.
 
@@ -107,10 +108,11 @@ class Servers(Generic[ServerT]):
         """
         _check_positive(concurrency=concurrency, timeout_s=timeout_s)
         self._concurrency, self._timeout_s, self.idempotent = concurrency, timeout_s, idempotent
+        self._awaited = [server for server in servers if server not in self.all]
         self._leaving = [server for server in self.all if server not in servers]
         self.all = [*servers, *self._leaving]
         self.start()
-        if any(server.healthy for server in servers):
+        if not self._awaited:
             self._leave_former()
         self._settle()
 
@@ -299,8 +301,10 @@ class Servers(Generic[ServerT]):
             if not server.healthy:
                 log.info("%s is healthy", server.url)
                 server.healthy, server.fault = True, ""
-                if server not in self._leaving:
-                    self._leave_former()
+                if server in self._awaited:
+                    self._awaited.remove(server)
+                    if not self._awaited:
+                        self._leave_former()
                 self._listener.health_changed()
                 self._settle()
             with contextlib.suppress(TimeoutError):

@@ -30,7 +30,12 @@ def write(name: str, content: object, folder: str = "bert-tiny") -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "apis"), [(ENCODER, ["embed"]), (CLASSIFIER, ["predict", "predict_proba"])]
+    ("config", "apis"),
+    [
+        (ENCODER, ["embed"]),
+        (CLASSIFIER, ["predict", "predict_proba"]),
+        ({**CLASSIFIER, "id2label": {"0": "LABEL_0"}}, ["rank"]),
+    ],
 )
 def test_the_architecture_says_what_is_served(project: Path, config: object, apis: list[str]) -> None:
     write("config.json", config)
@@ -42,7 +47,9 @@ def test_the_architecture_says_what_is_served(project: Path, config: object, api
     assert service.__name__ == "BertTiny"
     assert [one.name for one in found] == apis
     assert {one.settings.cost for one in found} == {"bytes"}
-    assert [one.task for one in found] == ["embeddings" if one == "embed" else "" for one in apis]
+    assert [one.task for one in found] == [
+        {"embed": "embeddings", "rank": "rerank"}.get(one, "") for one in apis
+    ]
     names = {Path(file).name for file in service_files("bert-tiny")}
     assert names == {"config.json", "model.safetensors"}
 
@@ -72,7 +79,6 @@ def test_a_folder_without_safetensors_needs_trust(project: Path) -> None:
         ({}, "got none"),
         ([], "config.json cannot be read: expected a JSON object"),
         ({**CLASSIFIER, "problem_type": "regression"}, "it is a regression"),
-        ({**CLASSIFIER, "id2label": {"0": "score"}}, "it is a regression"),
         ({"architectures": None, "id2label": 5}, "got none"),
     ],
 )
@@ -179,6 +185,22 @@ def test_a_classifier_has_labels_and_probabilities(project: Path) -> None:
     np.testing.assert_allclose([list(row.values()) for row in probabilities], expected, atol=1e-5)
     assert list(probabilities[0]) == ["no", "maybe", "yes"]
     assert labels == [["no", "maybe", "yes"][int(np.argmax(row))] for row in expected]
+
+
+@needs_torch
+def test_one_label_is_the_relevance_to_a_query(project: Path) -> None:
+    assert transformers is not None
+    save("BertForSequenceClassification", num_labels=1)
+    tokens = transformers.AutoTokenizer.from_pretrained("bert-tiny")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained("bert-tiny").eval()
+
+    found = run("bert-tiny", *[{"query": "good", "text": text} for text in TEXTS], api="rank")
+
+    alone = [
+        model(**tokens("good", text, return_tensors="pt", truncation=True)).logits.sigmoid().item()
+        for text in TEXTS
+    ]
+    np.testing.assert_allclose(found, alone, atol=1e-5)
 
 
 @needs_torch

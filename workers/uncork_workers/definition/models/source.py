@@ -154,6 +154,12 @@ def _of_texts(path: Path, apis: Sequence[ApiDescription]) -> _Parts:
             'tokens = self.tokenizer.pad({"input_ids": ids}, return_tensors="pt")',
         ]
         calls = [[*ids, *run, *_pooled(path)]]
+    elif apis[0].name == "rank":
+        pairs = [
+            "pairs = [(row.query, row.text) for row in rows]",
+            'tokens = self.tokenizer(pairs, padding=True, truncation=True, return_tensors="pt")',
+        ]
+        calls = [[*pairs, *run, "return output.logits.sigmoid()[:, 0].numpy()"]]
     else:
         tokens = 'tokens = self.tokenizer(rows, padding=True, truncation=True, return_tensors="pt")'
         labels = "labels = self.model.config.id2label"

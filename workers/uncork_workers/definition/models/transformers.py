@@ -1,4 +1,4 @@
-"""Folders of transformers: embeddings of texts, and classifiers of texts."""
+"""Folders of transformers: embeddings, classifiers and rerankers of texts."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from uncork_workers.definition.adapters.text import Text
 from uncork_workers.definition.models.loading import library, load
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
-from uncork_workers.definition.text_models import EXAMPLE, embeddings
+from uncork_workers.definition.text_models import EXAMPLE, Pair, embeddings, rerank
 from uncork_workers.wire.values import DefinitionError
 
 log = logging.getLogger("uncork.worker")
@@ -70,15 +70,19 @@ class Encoder:
         labels = self._model.config.id2label
         return [labels[at] for at in range(len(labels))]
 
-    def __call__(self, texts: Sequence[str | list[int]]) -> tuple[Any, Any]:
-        """Return the model's output for texts or lists of token ids, and the mask of their tokens."""
-        ids = [
-            one[: self._cut.get("max_length")]
-            if isinstance(one, list)
-            else self._tokenizer(one, **self._cut)["input_ids"]
-            for one in texts
-        ]
-        tokens = self._tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(self._device)
+    def __call__(self, texts: Sequence[str | list[int] | tuple[str, str]]) -> tuple[Any, Any]:
+        """Return the model's output for texts, lists of token ids or pairs, and the mask of their tokens."""
+        if any(isinstance(one, list) for one in texts):
+            ids = [
+                one[: self._cut.get("max_length")]
+                if isinstance(one, list)
+                else self._tokenizer(one, **self._cut)["input_ids"]
+                for one in texts
+            ]
+            tokens = self._tokenizer.pad({"input_ids": ids}, return_tensors="pt")
+        else:
+            tokens = self._tokenizer(list(texts), padding=True, return_tensors="pt", **self._cut)
+        tokens = tokens.to(self._device)
         with self._torch.inference_mode():
             return self._model(**tokens), tokens["attention_mask"]
 
@@ -142,8 +146,10 @@ def _embedder(path: Path, *, safe: bool) -> type[Service]:
 def _classifier(path: Path, config: dict[str, Any], *, safe: bool) -> type[Service]:
     several = config.get("problem_type") == "multi_label_classification"
     labels = config.get("id2label")
-    if config.get("problem_type") == "regression" or (isinstance(labels, dict) and len(labels) == 1):
+    if config.get("problem_type") == "regression":
         raise DefinitionError("it is a regression, not a classifier; write a service class for it")
+    if isinstance(labels, dict) and len(labels) == 1:
+        return _reranker(path, safe=safe)
 
     class Model(Service):
         def setup(self) -> None:
@@ -172,6 +178,21 @@ def _classifier(path: Path, config: dict[str, Any], *, safe: bool) -> type[Servi
             return result
 
     Model.__doc__ = f"Labels of texts by {path.name}."
+    return Model
+
+
+def _reranker(path: Path, *, safe: bool) -> type[Service]:
+    class Model(Service):
+        def setup(self) -> None:
+            self.encode = Encoder(path, "AutoModelForSequenceClassification", safe=safe)
+
+        @rerank(mb_max_batch_size=MOST_BYTES)
+        def rank(self, pairs: list[Pair]) -> Any:
+            """Return how relevant each text is to its query, from 0 to 1."""
+            logits = self.encode([(pair.query, pair.text) for pair in pairs])[0].logits
+            return logits.float().sigmoid()[:, 0]
+
+    Model.__doc__ = f"Relevance of texts to queries by {path.name}."
     return Model
 
 
