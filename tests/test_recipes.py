@@ -79,6 +79,17 @@ class Model:
         return np.array([[len(text), 0.5] for text in texts], "float32")
 
 
+class Ranker:
+    """A cross-encoder, whose scores are the lengths of the texts."""
+
+    def __init__(self, name: str, activation_fn: str) -> None:
+        assert activation_fn == "sigmoid"
+
+    def predict(self, pairs: list[tuple[str, str]], **options: Any) -> np.ndarray[Any, Any]:
+        assert options == {"batch_size": len(pairs), "show_progress_bar": False}
+        return np.array([len(text) for _, text in pairs], "float32")
+
+
 def module(name: str, **members: Any) -> ModuleType:
     made = ModuleType(name)
     vars(made).update(members)
@@ -91,11 +102,12 @@ TORCH = module(
     jit=SimpleNamespace(load=lambda path, map_location: Model(path)),
     from_numpy=lambda rows: rows.view(Tensor),
     inference_mode=nullcontext,
+    nn=SimpleNamespace(Sigmoid=lambda: "sigmoid"),
 )
 STAND_INS = [
     TORCH,
     module("transformers", AutoModelForSequenceClassification=Model, AutoTokenizer=Model),
-    module("sentence_transformers", SentenceTransformer=Model),
+    module("sentence_transformers", SentenceTransformer=Model, CrossEncoder=Ranker),
 ]
 
 
@@ -151,6 +163,7 @@ def test_each_recipe_is_run_here() -> None:
         "Network",
         "Sentiment",
         "Sentences",
+        "Reranker",
         "Photos",
         "Level",
         "Solver",
@@ -234,6 +247,14 @@ def test_hugging_face() -> None:
     assert [reply.json() for reply in vectors] == [[[3, 0.5]], [pytest.approx([0.986, 0.164], abs=1e-3)]]
     assert ids.json()["error"]["message"].startswith("each row must be a JSON string")
     assert Model.asked[-1] == {"batch_size": 2, "show_progress_bar": False}
+
+
+@pytest.mark.usefixtures("_stand_ins")
+def test_reranking() -> None:
+    with client(recipe("Reranker")) as c:
+        reply = c.post("/v2/rerank", json={"query": "wine", "documents": ["a", "abc"], "top_n": 1})
+
+    assert reply.json()["results"] == [{"index": 1, "relevance_score": 3}]
 
 
 def test_images() -> None:

@@ -18,6 +18,7 @@ EACH = [
     SCALED,
     "remoteWorkers=true,grpc=true,gpus=1",
     f"remoteWorkers=true,{SCALED}",
+    "remoteWorkers=true,adminFrom[0].podSelector.matchLabels.app=prometheus",
     f"remoteWorkers=true,{SCALED},autoscaling.keda=true",
     "options={--max-body-bytes=1000},env=null,pod.nodeSelector.disk=ssd,"
     "volumes[0].name=keys,volumes[0].secret.secretName=keys,volumeMounts[0].name=keys,volumeMounts[0].mountPath=/keys",
@@ -45,6 +46,14 @@ def test_kubernetes_knows_every_field(values: str) -> None:
 
     for one in ours:
         schemas.validate(one, "1.34", strict=True)
+
+
+def test_operators_are_who_the_values_say() -> None:
+    found = chart("remoteWorkers=true,adminFrom[0].podSelector.matchLabels.app=prometheus")
+    [policy] = [one["spec"] for (kind, _), one in found.items() if kind == "NetworkPolicy"]
+    [rule] = [one for one in policy["ingress"] if one["ports"] == [{"port": "admin"}]]
+
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
 
 
 @pytest.mark.parametrize(
