@@ -158,10 +158,12 @@ class Catalogue:
 def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow]:
     """Yield the copiers for an API's requests; none for streams, or versions that cannot read them."""
     for offer in offers:
-        for other, target in zip(offer.service.apis, offer.own.values(), strict=True):
+        targets = {target.api: target for target in offer.own.values()}
+        for other in offer.service.apis:
             if other.name != api.name or api.streams or other.streams:
                 continue
             if _reads_like(other, api):
+                target = targets[api.name]
                 yield Shadow(target.api, target.dispatcher, offer.shadow)
             else:
                 log.warning(

@@ -314,3 +314,20 @@ async def test_a_shadow_that_groups_alike_gets_each_part(
             copies.answer(batch, [payload])
         await turns(50)
         assert shadow.batching.shadow.total() == {"agreed": 1}
+
+
+async def test_a_shadow_of_apis_with_several_routes_gets_copies(tmp_path: Path) -> None:
+    """Of the requests to the API of the same name, whatever the order of APIs and routes."""
+    one, other = json_api("echo"), json_api("other")
+    serves = service(msgspec.structs.replace(one, aliases=("/e", "/alias")), other)
+    async with gateway(tmp_path, name="a") as on:
+        shadow = await on.add("a@2", own_routes=False, shadow=True)
+        real = await on.worker(serves=serves)
+        copies = await on.worker(of=shadow, serves=serves)
+        assert (await on.echo(real, "/alias", 1))[1].status_code == 200
+        batch, payload = await copies.batch()
+        assert batch.api == "echo"
+        copies.answer(batch, [payload])
+        assert (await on.echo(real, "/other", 1))[1].status_code == 200
+        batch, _ = await copies.batch()
+        assert batch.api == "other"
