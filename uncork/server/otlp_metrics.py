@@ -26,11 +26,15 @@ log = logging.getLogger("uncork.gateway")
 
 _INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
 _DEFAULT_INTERVAL_MS = 60_000.0
+# Until then, the collector may ask for retries of what is sent at the end.
+_LAST_S = 2.0
 
 
 @asynccontextmanager
 async def sending_metrics(registry: CollectorRegistry, environment: Mapping[str, str]) -> AsyncIterator[None]:
-    """Send the metrics of a registry at intervals until the block ends, and, unless that failed, once more.
+    """Send the metrics of a registry at intervals until the block ends, and once more.
+
+    Not once more if the collector has not accepted the metrics before.
 
     Does nothing unless the environment names an endpoint or an exporter; if sending is impossible, the log
     says why.
@@ -53,6 +57,7 @@ async def sending_metrics(registry: CollectorRegistry, environment: Mapping[str,
 
     async def send() -> None:
         nonlocal is_reached
+        is_reached = False
         # The metrics belong to the event loop; only the network is left to a thread.
         data = as_otlp(registry.collect(), environment, started_ns=started_ns)
         result = await asyncio.to_thread(exporter.export, data)
@@ -70,9 +75,11 @@ async def sending_metrics(registry: CollectorRegistry, environment: Mapping[str,
         sending.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await sending
-        if is_reached:
-            await send()
-        exporter.shutdown()
+        last = [asyncio.create_task(send())] if is_reached else []
+        if last:
+            await asyncio.wait(last, timeout=_LAST_S)
+        exporter.shutdown()  # ends pauses before retries
+        await asyncio.gather(*last)
 
 
 def _interval_s(environment: Mapping[str, str]) -> float:

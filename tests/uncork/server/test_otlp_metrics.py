@@ -72,6 +72,17 @@ async def test_they_are_sent_at_intervals(collector: Collector) -> None:
             await turns()
 
 
+async def test_a_collector_that_hangs_is_not_asked_again_at_the_end(collector: Collector) -> None:
+    collector.gate.clear()
+    async with sending_metrics(registry(), environment_of(collector, OTEL_METRIC_EXPORT_INTERVAL="1")):
+        while not collector.bodies:
+            await turns()
+        # Otherwise, the end would wait for the collector.
+        collector.gate.set()
+
+    assert len(collector.bodies) == 1
+
+
 @pytest.mark.parametrize(
     "more", [{"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}], ids=["none", "disabled"]
 )

@@ -70,6 +70,9 @@ class Collector(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.bodies: list[tuple[str, bytes]] = []
+        self.gate = threading.Event()
+        """Opened, it lets responses through."""
+        self.gate.set()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -78,6 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.bodies.append((self.path, body))
+        self.server.gate.wait()
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()
