@@ -44,11 +44,13 @@ def read_credentials(options: Any) -> Credentials:
         WrongUsage: if one cannot be used.
     """
     files = options.tls_cert, options.tls_key, options.tls_client_ca
+    # First: a file that changes meanwhile is read once more, not never.
+    contents = _contents_of(options, (*OF_CLIENTS, *OF_SERVERS))
     return Credentials(
         keys=_keys_in(options.api_key_file),
         tls=server_tls(*files, prefix="--tls"),
         grpc_tls=server_tls(*files, prefix="--tls", protocols=("h2",)),
-        contents=_contents_of(options, (*OF_CLIENTS, *OF_SERVERS)),
+        contents=contents,
     )
 
 
@@ -74,6 +76,7 @@ def read_worker_credentials(options: Any, *, on_ray: bool) -> WorkerCredentials:
         WrongUsage: if one cannot be used.
     """
     file = options.worker_token_file
+    contents = {} if on_ray else _contents_of(options, OF_WORKERS)
     return WorkerCredentials(
         token=None if file is None else token_in(file, option="--worker-token-file"),
         tls=server_tls(
@@ -82,7 +85,7 @@ def read_worker_credentials(options: Any, *, on_ray: bool) -> WorkerCredentials:
             options.worker_tls_client_ca,
             prefix="--worker-tls",
         ),
-        contents={} if on_ray else _contents_of(options, OF_WORKERS),
+        contents=contents,
     )
 
 

@@ -14,8 +14,11 @@ import trustme
 
 from uncork.cli.serve.banner import grpc, pages
 from uncork.config.errors import WrongUsage
+from uncork.server import credentials
 from uncork.server import listeners as listeners_module
+from uncork.server.credentials import read_credentials, renewed
 from uncork.server.listeners import ListenerOptions, open_listeners
+from uncork_gateway.auth import ApiKeys, read_keys
 from uncork_loadtests.servers import reserved_port
 
 PLAIN = ListenerOptions(
@@ -192,3 +195,21 @@ def test_the_address_works_when_it_is_clicked(host: str, shown: str) -> None:
 def test_an_address_of_no_use_is_told(options: dict[str, Any], says: str) -> None:
     """Another port would not help."""
     assert says in refusal(OSError, **options)
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("k" * 16)
+    options = replace(PLAIN, api_key_file=file)
+
+    def read(path: Path) -> ApiKeys:
+        keys = read_keys(path)
+        path.write_text("l" * 16)
+        return keys
+
+    monkeypatch.setattr(credentials, "read_keys", read)
+    first = read_credentials(options)
+
+    assert renewed(first.contents, read_credentials(options).contents) == ["api_key_file"]
