@@ -103,7 +103,8 @@ class ServerOptions(ListenerOptions):
     )
     watch_config: bool = option(
         False,
-        "Reload the settings when the file of --config, or one of keys, certificates or a token, changes.",
+        "Reload the settings when the file of --config, or one of keys, certificates, a token or imported "
+        "settings, changes.",
         "--watch-config",
     )
     max_body_bytes: int = option(

@@ -22,8 +22,10 @@ from typer.testing import CliRunner, Result
 from tests.expected import check_texts
 from uncork.cli.app import app
 from uncork.cli.proxy import command
+from uncork.cli.proxy.options import ProxyOptions
 from uncork.server import listeners
 from uncork.server.listeners import Listeners
+from uncork.server.running.server import files_of
 from uncork.server.serving import Drain
 from uncork_workers.extras import install_command
 
@@ -114,6 +116,13 @@ def test_what_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     text = "\n".join(said).replace(str(tmp_path), "")
     text = re.sub(r"^uncork \S+:", "uncork:", text, flags=re.MULTILINE)
     check_texts(Path(__file__).with_name("proxy.txt"), re.sub(r"http://127.0.0.1:\d{2,}", "ADDRESS", text))
+
+
+@pytest.mark.parametrize("option", ["inference_service", "model_settings", "server_ca", "config"])
+def test_files_of_settings_are_watched(option: str) -> None:
+    options = ProxyOptions(urls=["http://a:1"], **{option: Path("file")})  # type: ignore[arg-type]
+
+    assert files_of(options) == ["file"]
 
 
 def test_a_wrong_import_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

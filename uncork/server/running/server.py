@@ -11,12 +11,13 @@ from uncork.server.server_options import ServerOptions
 from uncork.server.servers import Servers
 from uncork_gateway.backends.worker_failures import WorkerStartup
 
-NO_FILES = "--watch-config requires --config, or a file of keys, certificates or a token"
+NO_FILES = "--watch-config requires --config, or a file of keys, certificates, a token or imported settings"
+_IMPORTED = ("inference_service", "model_settings")
 
 
 def files_of(options: ServerOptions) -> list[str]:
     """Return the files that settings come from."""
-    files = (options.config, *(getattr(options, name, None) for name in FILES))
+    files = (options.config, *(getattr(options, name, None) for name in (*FILES, *_IMPORTED)))
     return [str(file) for file in files if file is not None]
 
 
