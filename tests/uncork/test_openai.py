@@ -278,6 +278,7 @@ def test_texts_are_ranked(texts: Client) -> None:
         ([[1.0]], "must return vectors and the number of tokens of each text, got list"),
         (([[1.0], [2.0]], [1]), "2 vectors and 1 number of tokens were returned for 1 text"),
         (([1.0], [1]), "a vector must have one axis"),
+        (([[float("nan")]], [1]), "a vector has a value that is NaN or infinite"),
         (([[1.0]], [1.5]), "a number of tokens must be whole, got 1.5"),
         (([[1.0]], np.array([np.nan])), "a number of tokens must be whole, got nan"),
     ],

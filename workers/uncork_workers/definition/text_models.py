@@ -136,6 +136,8 @@ def _embedding(vector: Any, parameters: Mapping[str, Any]) -> np.ndarray[Any, An
     values = np.asarray(vector, np.float32)
     if values.ndim != 1:
         raise WrongResult(f"a vector must have one axis, got an array of shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise WrongResult("a vector has a value that is NaN or infinite")
     if asked.dimensions is not None and asked.dimensions > len(values):
         return Rejected(400, f"dimensions must be at most {len(values)}, got {asked.dimensions}")
     values = values[: asked.dimensions]
