@@ -60,8 +60,12 @@ async def sending_metrics(registry: CollectorRegistry, environment: Mapping[str,
         is_reached = False
         # The metrics belong to the event loop; only the network is left to a thread.
         data = as_otlp(registry.collect(), environment, started_ns=started_ns)
-        result = await asyncio.to_thread(exporter.export, data)
-        is_reached = result is MetricExportResult.SUCCESS
+        try:
+            result = await asyncio.to_thread(exporter.export, data)
+        except OSError as error:  # of an exporter of an older version, where newer ones log it
+            log.warning("metrics were not sent: %s", error)
+        else:
+            is_reached = result is MetricExportResult.SUCCESS
 
     async def send_forever() -> None:
         while True:
