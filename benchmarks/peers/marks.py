@@ -114,7 +114,7 @@ def _rivals(mark: Mark, rounds: Mapping[str, Sequence[Round | None]], *, ours: s
     others = [name for name in rounds if name != ours]
     if mark.rival == BEST:
         return [name for name in others if name != COMPILED]
-    # An entrant's name is that of its peer and its setting.
+    # The name of an entrant consists of its peer and its setting.
     return [name for name in others if name.split()[0] == mark.rival]
 
 

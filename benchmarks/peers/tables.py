@@ -102,10 +102,10 @@ def marks_sheet(results: Sequence[WorkResult]) -> Sheet:
 
 
 def beside_sheet(results: Sequence[WorkResult], *, figure: Figure) -> Sheet:
-    """Tabulate our figure divided by that of each peer in its best setting, by model and load."""
+    """Tabulate the ratio of our figure to each peer's best, by model and load."""
     found: dict[tuple[str, str], dict[str, Point]] = {}
     for point in (point for result in results for point in result.points):
-        # An entrant's name is that of its peer and its setting.
+        # The name of an entrant consists of its peer and its setting.
         for peer in {name.split()[0] for name in point.rounds if name != OURS}:
             found.setdefault((point.work, point.load), {})[peer] = point
     peers = list(dict.fromkeys(peer for points in found.values() for peer in points))

@@ -45,7 +45,7 @@ R = TypeVar("R")
 class AsyncDispatcher(Generic[P, R]):
     """Merges concurrent requests into batches that ``runner`` executes. Belongs to one event loop.
 
-    Methods without a description are those of :class:`Dispatcher`, at the time of the clock.
+    Methods without a description call the method of :class:`Dispatcher` with the time of the clock.
 
     ``observers`` are notified of events. ``bursts`` submits requests and takes results several at a time.
     ``clock`` returns monotonic seconds; by default not the loop's clock, because uvloop's has a resolution of

@@ -1,6 +1,6 @@
 """Our own services as targets of a load test: start one, and read its APIs, schema and estimate.
 
-The schema is that of its OpenAPI document, which other servers may have too.
+The schema comes from its OpenAPI document, which other servers may have too.
 """
 
 import contextlib

@@ -21,7 +21,7 @@ class Reply(NamedTuple):
     """What became of a request.
 
     Attributes:
-        number: that of the request, from 1 up.
+        number: the number of the request, from 1.
         began: when it was sent, by the monotonic clock.
         seconds: until its reply.
         status: 0 if the connection failed.

@@ -86,7 +86,7 @@ class Tls:
             context.verify_mode = ssl.CERT_NONE
         if self.cert is not None:
             try:
-                # Without a password argument OpenSSL would prompt for that of an encrypted key.
+                # Without a password argument, OpenSSL would prompt for the password of an encrypted key.
                 context.load_cert_chain(self.cert, self.key, password="")
             except (OSError, ValueError) as error:
                 says = (

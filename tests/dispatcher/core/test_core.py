@@ -239,7 +239,7 @@ RULES = ApiRules(name="a", policy="none", timeout_s=1.0)
 
 
 def two_speeds() -> tuple[Dispatcher, float]:
-    """A core whose worker 1 takes four times as long as worker 0, and the time."""
+    """Return a core whose worker 1 takes four times as long as worker 0, and the present time."""
     core, now = core_with(RULES, workers=2), 0.0
     for number in range(0, 40, 2):
         core.submit(number, api="a", key=0, now=now)

@@ -76,7 +76,7 @@ class Image:
         return succeed(*self._podman, *arguments)
 
     def inside(self, container: str) -> list[str]:
-        """Return what runs a command in a container."""
+        """Return the command line that runs a command in a container."""
         return [*self._podman, "exec", container]
 
     def build(self) -> None:

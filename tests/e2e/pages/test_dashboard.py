@@ -151,7 +151,7 @@ def test_a_paused_page_stands_still(browser: Browser, server: Server) -> None:
         ask(server, 53)
         with looking(browser, server, api="add") as other:
             now = rows(other, "answers")
-        # Not "more": the counts are those of the last 30 s.
+        # Not "more": only requests of the last 30 s count.
         assert now["answered"] != before["answered"]
         assert rows(page, "answers") == before
         page.keyboard.press("Enter")

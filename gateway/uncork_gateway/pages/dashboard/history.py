@@ -112,7 +112,7 @@ class _Ring:
 
 
 def point_of(figures: Figures) -> Point:
-    """Return an API's point for the charts; its values are those of ``/status``, NaN if unknown."""
+    """Return an API's point for the charts; its values are as in ``/status``, or NaN if unknown."""
     recent = figures.recent
     duration = recent.counts.duration
     p50, p95, p99 = (
