@@ -1,14 +1,15 @@
 """The routes of text models: embeddings as at OpenAI, reranking as at Cohere and Jina, and both as at TEI.
 
-TEI is text-embeddings-inference. Texts become rows, so they share batches with requests of other protocols;
-what a request says about all of its texts becomes parameters for the handler. Bodies that are no such request
-are rows, as at other APIs' own routes.
+TEI is text-embeddings-inference. Each text becomes a row, so texts share batches with requests of other
+protocols. The options of a request become parameters for the handler. Any other body is read as rows, as at
+the routes of other APIs.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -24,7 +25,7 @@ from uncork_gateway.dialects.native import Native
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.raw_json import SPACE, elements, is_list, is_object, quoted
+from uncork_gateway.protocols.raw_json import SPACE, check_utf8, elements, is_list, is_object, quoted
 from uncork_workers.wire.messages import RowPath, json_path
 from uncork_workers.wire.schema import ErrorFormat
 
@@ -103,6 +104,15 @@ class TextModel(Native):
         super().__init__(codec, offers=offers, errors=errors)
         self._most_cost = most_cost
 
+    def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
+        if reply.content_type or asked.note is None:
+            return super().write(reply, asked, batch_id=batch_id)
+        return JSON, msgspec.json.encode(self._answer(b"[%b]" % reply.body, asked.note))
+
+    @abstractmethod
+    def _answer(self, rows: bytes, asked: _Asked) -> Any:
+        """Return the response to a request from its rows, a JSON list."""
+
     def _texts(self, name: str, listed: Raw) -> list[Raw]:
         """Return the texts in a list of the body.
 
@@ -147,18 +157,15 @@ class Embeddings(TextModel):
         locate = partial(_in_list if is_many else _alone, name)
         return self._marshal(rows, _Asked(asked), parameters, locate)
 
-    def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        if reply.content_type or asked.note is None:
-            return super().write(reply, asked, batch_id=batch_id)
-        results = _results_decoder.decode(b"[%b]" % reply.body)
-        if asked.note.body.input is UNSET:
-            return JSON, msgspec.json.encode([one.embedding for one in results])
+    def _answer(self, rows: bytes, asked: _Asked) -> Any:
+        results = _results_decoder.decode(rows)
+        if asked.body.input is UNSET:
+            return [one.embedding for one in results]
         data = [
             {"object": "embedding", "index": at, "embedding": one.embedding} for at, one in enumerate(results)
         ]
         usage = dict.fromkeys(("prompt_tokens", "total_tokens"), sum([one.tokens for one in results]))
-        answer = {"object": "list", "data": data, "model": asked.note.body.model, "usage": usage}
-        return JSON, msgspec.json.encode(answer)
+        return {"object": "list", "data": data, "model": asked.body.model, "usage": usage}
 
 
 class Rerank(TextModel):
@@ -193,20 +200,24 @@ class Rerank(TextModel):
         locate = partial(_in_pairs, name)
         return self._marshal(rows, _Asked(asked, texts), _changed(asked, "truncate"), locate)
 
-    def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
-        if reply.content_type or asked.note is None:
-            return super().write(reply, asked, batch_id=batch_id)
-        body, texts = asked.note
-        scores = _scores_decoder.decode(b"[%b]" % reply.body)
+    def _answer(self, rows: bytes, asked: _Asked) -> Any:
+        body, texts = asked
+        scores = _scores_decoder.decode(rows)
         best = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[: body.top_n]
         if body.documents is UNSET:
-            of_texts = [{"text": text} if body.return_text else {} for text in texts]
-            return JSON, msgspec.json.encode(
-                [{"index": at, "score": scores[at], **of_texts[at]} for at in best]
-            )
-        documents = [{"document": {"text": text}} if body.return_documents else {} for text in texts]
-        results = [{"index": at, "relevance_score": scores[at], **documents[at]} for at in best]
-        return JSON, msgspec.json.encode({"model": body.model, "results": results})
+            return [
+                {"index": at, "score": scores[at], **({"text": texts[at]} if body.return_text else {})}
+                for at in best
+            ]
+        results = [
+            {
+                "index": at,
+                "relevance_score": scores[at],
+                **({"document": {"text": texts[at]}} if body.return_documents else {}),
+            }
+            for at in best
+        ]
+        return {"model": body.model, "results": results}
 
 
 TEXT_MODELS: Mapping[str, type[TextModel]] = {"embeddings": Embeddings, "rerank": Rerank}
@@ -218,11 +229,7 @@ def _is_object(body: bytes) -> bool:
 
 
 def _decoded(decoder: msgspec.json.Decoder[_Body], body: bytes) -> _Body:
-    if not body.isascii():
-        try:
-            body.decode()  # msgspec does not check raw parts
-        except UnicodeDecodeError as error:
-            raise BadRequest(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from error
+    check_utf8(body)
     return decode_json(decoder, body, "a request")
 
 

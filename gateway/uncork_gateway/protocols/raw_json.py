@@ -47,18 +47,28 @@ class Malformed(BadRequest):
     """A body violates the protocol: 400 if a client sent it, 502 if a model server did."""
 
 
+def check_utf8(body: bytes, name: str = "the body") -> None:
+    """Check a text whose raw parts msgspec does not check.
+
+    Raises:
+        Malformed: if the text, which errors call ``name``, is not UTF-8.
+    """
+    try:
+        if not body.isascii():
+            body.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"{name} is not valid UTF-8: {error.reason} at byte {error.start}") from error
+
+
 def read_object(body: bytes, name: str = "the body") -> dict[str, Raw]:
     """Check all of a JSON object, and return its members; the last of a repeated name counts.
 
     Raises:
         Malformed: if the body, which errors call ``name``, is not an object.
     """
+    check_utf8(body, name)
     try:
-        if not body.isascii():
-            body.decode()  # msgspec does not check raw parts
         return _members_decoder.decode(body)
-    except UnicodeDecodeError as error:
-        raise Malformed(f"{name} is not valid UTF-8: {error.reason} at byte {error.start}") from error
     except msgspec.ValidationError as error:
         raise Malformed(f"{name} is not a JSON object") from error
     except msgspec.DecodeError:
