@@ -32,12 +32,10 @@ _LAST_S = 2.0
 
 @asynccontextmanager
 async def sending_metrics(registry: CollectorRegistry, environment: Mapping[str, str]) -> AsyncIterator[None]:
-    """Send the metrics of a registry at intervals until the block ends, and once more.
+    """Send the metrics of a registry at intervals until the block ends, and then once more.
 
-    Not once more if the collector has not accepted the metrics before.
-
-    Does nothing unless the environment names an endpoint or an exporter; if sending is impossible, the log
-    says why.
+    The last time is left out if the collector did not accept the metrics before. Does nothing unless the
+    environment names an endpoint or an exporter; if sending is impossible, the log says why.
     """
     exporters = exporters_of("METRICS", environment)
     if not exporters:
@@ -100,7 +98,10 @@ def _interval_s(environment: Mapping[str, str]) -> float:
 def as_otlp(
     metrics: Iterable[Metric], environment: Mapping[str, str], *, started_ns: int
 ) -> export.MetricsData:
-    """Return metrics in the form of OpenTelemetry's SDK, with the names and labels of ``/metrics``."""
+    """Return metrics in the form of OpenTelemetry's SDK.
+
+    They have the names and labels of ``/metrics``, but counters no ``_total``.
+    """
     from opentelemetry.sdk.metrics import export
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope

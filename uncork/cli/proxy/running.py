@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.usage import in_options
-from uncork.config.changes import Change, names_of
+from uncork.config.changes import Change
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork.server.credentials import Credentials, read_credentials, renewed
@@ -83,8 +83,8 @@ class RunningProxy:
             settings = replace(
                 own, traces=fixed.traces, keys=credentials.keys, admin=fixed.admin, grpc=fixed.grpc
             )
-            names = {change.name for change in changes}
-            self._proxy.change(options.servers, settings, renew="server_ca" in names)
+            renew = any(change.name == "server_ca" for change in changes)
+            self._proxy.change(options.servers, settings, renew=renew)
         except WrongUsage as error:
             return not_reloaded(reason, "failed", "nothing has changed", error)
         except ValueError as error:
@@ -101,7 +101,8 @@ class RunningProxy:
         )
         if (options.log_level, options.log_format) != (before.log_level, before.log_format):
             log_to_terminal(options.log_level, options.log_format.value, again=True)
-        named = names_of(changes) or "imported settings"
-        self._proxy.front_end.settings_change = SettingsChange(time=time.time(), names=[named])
+        names = [change.name for change in changes] or ["imported settings"]
+        self._proxy.front_end.settings_change = SettingsChange(time=time.time(), names=names)
+        named = ", ".join(names)
         log.info("%s: settings changed: %s", reason, named)
         return Outcome(0, f"reloaded; settings changed: {named}")

@@ -9,23 +9,6 @@ from uncork.server.credentials import OF_CLIENTS, OF_WORKERS
 from uncork.server.options import ServeOptions
 from uncork.server.server_options import ServerOptions
 
-OF_PROXY = (
-    "urls",
-    "max_batch_size",
-    "max_latency",
-    "goal_ms",
-    "timeout",
-    "concurrency",
-    "retry",
-    "key_header",
-    "pass_header",
-    "health_path",
-    "server_ca",
-    "inference_service",
-    "model_settings",
-)
-"""The settings that only ``uncork proxy`` has, and that take effect at once."""
-
 EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(
         (
@@ -52,7 +35,6 @@ EFFECTS: Mapping[str, Effect] = {
             "drain_timeout",
             "log_level",
             "access_log",
-            *OF_PROXY,
             *OF_CLIENTS,
             *OF_WORKERS,
             "grpc_max_connection_age",
@@ -119,7 +101,9 @@ def changes_of_proxy(
     before: ServerOptions, after: ServerOptions, *, renewed: Collection[str]
 ) -> list[Change]:
     """Return the settings of ``uncork proxy`` that differ."""
-    return [*_differing(before, after, names=settings_of(type(after))), *_renewed(before, after, renewed)]
+    names = settings_of(type(after)).keys()
+    own = names - settings_of(ServerOptions).keys() - {"protocol"}
+    return [*_differing(before, after, names=names, at_once=own), *_renewed(before, after, renewed)]
 
 
 def changes_of_services(
@@ -148,9 +132,17 @@ def _of_service(
 
 
 def _differing(
-    before: ServerOptions, after: ServerOptions, *, names: Collection[str], prefix: str = ""
+    before: ServerOptions,
+    after: ServerOptions,
+    *,
+    names: Collection[str],
+    prefix: str = "",
+    at_once: Collection[str] = (),
 ) -> list[Change]:
-    """Return the options of these names whose values differ, in the order of the options."""
+    """Return the options of these names whose values differ, in the order of the options.
+
+    Those of ``at_once`` take effect at once.
+    """
     changes = []
     for name, parameter in settings_of(type(after)).items():
         old, new = getattr(before, name), getattr(after, name)
@@ -159,7 +151,7 @@ def _differing(
             old_text, new_text = (value_text(without_secrets(name, one), unset=unset) for one in (old, new))
             if old_text == new_text:
                 new_text = f"{new_text} ({_OTHER_VALUES})"
-            changes.append(Change(prefix + name, old_text, new_text, _effect(name, before, after)))
+            changes.append(Change(prefix + name, old_text, new_text, _effect(name, before, after, at_once)))
     return changes
 
 
@@ -180,7 +172,7 @@ def _added_or_removed(
     return Change(f"services.{name}", old, new, effect)
 
 
-def _effect(name: str, before: Any, after: Any) -> Effect:
+def _effect(name: str, before: Any, after: Any, at_once: Collection[str]) -> Effect:
     """Return how a change takes effect where it depends on the values."""
     fixed = _FIXED_USES.get(name, ())
     if [getattr(before, one) is None for one in fixed] != [getattr(after, one) is None for one in fixed]:
@@ -191,7 +183,7 @@ def _effect(name: str, before: Any, after: Any) -> Effect:
         # Ray starts workers with what they need to reach the first worker port, and with the code of the
         # target's folder.
         return Effect.RESTART
-    return EFFECTS.get(name, Effect.RESTART)
+    return Effect.AT_ONCE if name in at_once else EFFECTS.get(name, Effect.RESTART)
 
 
 def _of_single_apis(before: ServeOptions, after: ServeOptions, prefix: str = "") -> Iterator[Change]:

@@ -73,6 +73,7 @@ class RunningService:
         supervisor: Supervisor,
         starter_with: StarterWith,
         kept: KeptEstimates | None,
+        credentials: WorkerCredentials,
         port: WorkerPort | None,
         resources: AsyncExitStack,
         first_exit: asyncio.Future[str],
@@ -84,7 +85,7 @@ class RunningService:
         self.supervisor = supervisor
         self.starter_with = starter_with
         self.kept = kept
-        self.credentials = read_worker_credentials(options, on_ray=options.ray_address is not None)
+        self.credentials = credentials
         self._port = port
         self.scaling = _scaling(served, supervisor, options)
         self.recycler = Recycler(supervisor, options.recycling)
@@ -107,10 +108,10 @@ class RunningService:
         try:
             async with AsyncExitStack() as resources:
                 folder = _folder_in(place.folder)
+                on_ray = options.ray_address is not None
+                credentials = read_worker_credentials(options, on_ray=on_ray)
                 port = resources.enter_context(
-                    open_worker_port(
-                        options, workers=options.worker_count.most, on_ray=options.ray_address is not None
-                    )
+                    open_worker_port(options, credentials, workers=options.worker_count.most, on_ray=on_ray)
                 )
                 waiting = served.events.failures.waiting
                 launcher, starter_with = await resources.enter_async_context(
@@ -130,6 +131,7 @@ class RunningService:
                     supervisor,
                     starter_with,
                     kept,
+                    credentials,
                     port,
                     resources.pop_all(),
                     first_exit,

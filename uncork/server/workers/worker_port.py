@@ -11,7 +11,7 @@ from pathlib import Path
 
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import flags, option
-from uncork.server.credentials import read_worker_credentials
+from uncork.server.credentials import WorkerCredentials
 from uncork.server.listeners import listening_socket
 from uncork.server.server_options import ServerOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -87,7 +87,7 @@ def check_worker_port(options: WorkerPortOptions, *, has_port: bool) -> None:
 
 @contextmanager
 def open_worker_port(
-    options: WorkerPortOptions, *, workers: int, on_ray: bool = False
+    options: WorkerPortOptions, credentials: WorkerCredentials, *, workers: int, on_ray: bool = False
 ) -> Iterator[WorkerPort | None]:
     """Listen for workers until the block ends; give None if all are on this machine.
 
@@ -100,7 +100,6 @@ def open_worker_port(
             raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
         yield None
         return
-    credentials = read_worker_credentials(options, on_ray=on_ray)
     token, tls = credentials.token, credentials.tls
     if token is None and on_ray:
         token = secrets.token_hex(32).encode()

@@ -9,14 +9,12 @@ import pytest
 
 from tests.markdown_pages import DOCS
 from tests.uncork.config.asking import options_of
-from uncork.cli.proxy.options import ProxyOptions
 from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
 from uncork.config.names import settings_of
 from uncork.server.options import ServeOptions
 from uncork.server.running.changes import (
     EFFECTS,
-    OF_PROXY,
     WITH_NEW_WORKERS,
     changes_between,
     changes_of_server,
@@ -43,8 +41,7 @@ def changes(file: Path, before: str, after: str, *flags: str, **environment: str
 
 
 def test_effects_are_those_of_settings() -> None:
-    assert EFFECTS.keys() - set(OF_PROXY) < settings_of(ServeOptions).keys()
-    assert set(OF_PROXY) < settings_of(ProxyOptions).keys()
+    assert EFFECTS.keys() < settings_of(ServeOptions).keys()
     assert set(WITH_NEW_WORKERS) < set(ARGUMENTS)
 
 

@@ -3,6 +3,7 @@
 import errno
 import socket
 import ssl
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
+from uncork.server.credentials import read_worker_credentials
 from uncork.server.workers.worker_port import (
     WorkerPortOptions,
     check_worker_port,
@@ -20,6 +22,10 @@ from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.wire.certificates import ServerTls
 
 PLAIN = WorkerPortOptions()
+
+
+def opened(given: WorkerPortOptions, *, workers: int) -> AbstractContextManager[WorkerPort | None]:
+    return open_worker_port(given, read_worker_credentials(given, on_ray=False), workers=workers)
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +48,13 @@ def options(folder: Path, **changes: Any) -> WorkerPortOptions:
 
 
 def test_a_server_has_no_worker_port_unless_it_is_asked_for() -> None:
-    with open_worker_port(PLAIN, workers=1) as port:
+    with opened(PLAIN, workers=1) as port:
         assert port is None
 
 
 @pytest.mark.parametrize("workers", [0, 3])
 def test_a_worker_port_listens_with_the_token(folder: Path, workers: int) -> None:
-    with open_worker_port(options(folder), workers=workers) as port:
+    with opened(options(folder), workers=workers) as port:
         assert port is not None
         assert (port.token, port.tls) == (b"0123456789abcdef", None)
         socket.create_connection(port.listener.getsockname()).close()
@@ -59,7 +65,7 @@ def test_a_worker_port_listens_with_the_token(folder: Path, workers: int) -> Non
 def test_a_worker_port_with_tls_may_listen_everywhere(folder: Path, of_workers: bool) -> None:
     more = {"worker_tls_client_ca": "ca.pem"} if of_workers else {}
     right = options(folder, worker_host="0.0.0.0", worker_tls_cert="cert.pem", **more)
-    with open_worker_port(right, workers=0) as port:
+    with opened(right, workers=0) as port:
         assert port is not None
         assert port.tls is not None
         assert port.tls.context.verify_mode == (ssl.CERT_REQUIRED if of_workers else ssl.CERT_NONE)
@@ -73,7 +79,7 @@ def test_a_port_may_lack_tls_on_this_machine_and_where_that_is_accepted(
     folder: Path, host: str, insecure: bool
 ) -> None:
     right = options(folder, worker_host=host, worker_insecure=insecure)
-    with open_worker_port(right, workers=0) as port:
+    with opened(right, workers=0) as port:
         assert port is not None
 
 
@@ -87,7 +93,7 @@ def test_a_port_in_use_is_told_with_its_option(folder: Path) -> None:
         occupied = replace(options(folder), worker_port=taken.getsockname()[1])
         with (
             pytest.raises(OSError, match=r"choose another --worker-port$") as raised,
-            open_worker_port(occupied, workers=1),
+            opened(occupied, workers=1),
         ):
             pass
     assert raised.value.errno == errno.EADDRINUSE
