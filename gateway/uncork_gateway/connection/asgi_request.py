@@ -29,6 +29,8 @@ from uncork_gateway.errors import (
 from uncork_gateway.headers import Header, header_lines, with_request_id
 from uncork_gateway.interfaces import Connection, QueuedRequest
 
+log = logging.getLogger("uncork.gateway")
+
 _NOT_IN_HEADERS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _HOP_BY_HOP = (b"connection", b"transfer-encoding")
 _WITHOUT_BODY = (204, 304)
@@ -60,9 +62,6 @@ def reply_problem(connection: Connection, request: QueuedRequest, error: Gateway
     head = header_lines([*error.headers(), (b"content-type", PROBLEM_JSON.encode())])
     body = problem(error.status, str(error), error.reason, request.request_id)
     connection.reply(request, error.status, head, body)
-
-
-log = logging.getLogger("uncork.gateway")
 
 
 class AsgiRequest:

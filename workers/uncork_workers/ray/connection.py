@@ -26,6 +26,8 @@ from uncork_workers.ray.messages import (
 from uncork_workers.supervision.launcher import backoff_s
 from uncork_workers.supervision.processes import describe_exit
 
+log = logging.getLogger("uncork.gateway")
+
 HELPER = (sys.executable, "-m", "uncork_workers.ray")
 _CLOSE_S = 5.0
 _LAST_LINES = 20
@@ -108,8 +110,6 @@ class HelperProcess:
             )
         return f"{how} ({last})" if last else how
 
-
-log = logging.getLogger("uncork.gateway")
 
 # Ray Client gives up after twice 30 s; Ray itself may try for ever where something else listens.
 CONNECT_S = 90.0

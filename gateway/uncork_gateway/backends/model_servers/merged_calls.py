@@ -30,6 +30,8 @@ from uncork_workers.wire.costs import Extent, cut
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import RequestSpan
 
+log = logging.getLogger("uncork.gateway")
+
 _MOST_FAILING = 4
 # Of Triton, and of TensorFlow Serving with batching. Both check the number before they run anything.
 _ACCEPTED_ROWS = re.compile(r"batch-size must be <= (\d+)|larger than maximum input batch size (\d+)")
@@ -96,9 +98,6 @@ async def bisect(group: range, refusal: ServerResponse, ask: Ask[T]) -> list[T |
         for alone in left[1:]:
             await is_refused(alone)
     return [answers[at] for at in group]
-
-
-log = logging.getLogger("uncork.gateway")
 
 
 class Sent(NamedTuple):
