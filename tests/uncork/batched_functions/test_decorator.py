@@ -13,6 +13,7 @@ import pytest
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
+from tests.uncork.batched_functions.failing import Item, kept_of_failed, without_collector
 from uncork import api
 from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed, WorkerLost, WrongResultCount
@@ -242,10 +243,6 @@ def test_one_event_loop_after_another() -> None:
     assert first() is None
 
 
-class Item:
-    """An item that a weak reference can point to."""
-
-
 async def _fails(items: list[Item]) -> list[Item]:
     raise ValueError("bad")
 
@@ -275,20 +272,11 @@ async def test_a_failed_batch_leaves_nothing_to_the_garbage_collector(
 ) -> None:
     """The collector runs rarely in a server: memory would grow with failures."""
     call = batched(idempotent=idempotent, timeout=5)(function)
-    gc.disable()
-    try:
-        items = [Item() for _ in range(count)]
-        kept = [weakref.ref(item) for item in items]
-        callers = [asyncio.ensure_future(call(item)) for item in items]
-        del items
-        await asyncio.wait(callers)
-        assert all(caller.exception() for caller in callers)
-        del callers
+    with without_collector():
+        kept = await kept_of_failed(call, count)
         await asyncio.sleep(1)
 
         assert [one() for one in kept] == [None] * count
-    finally:
-        gc.enable()
 
 
 class Private(BaseException):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.loops import HANG_S, run, until
+from tests.uncork.batched_functions.failing import Item, kept_of_failed, without_collector
 from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.errors import BatchTimedOut, DispatchError, RequestShed
 
@@ -217,10 +217,6 @@ async def test_a_plain_function_that_calls_itself_does_not_wait_for_its_own_end(
             await call(3)
 
 
-class Item:
-    """An item that a weak reference can point to."""
-
-
 def _fails(items: list[Item]) -> list[Item]:
     raise ValueError("bad")
 
@@ -236,18 +232,9 @@ async def test_a_failed_batch_leaves_nothing_to_the_garbage_collector(
     function: Callable[[list[Item]], Any], count: int, idempotent: bool
 ) -> None:
     call = batched(idempotent=idempotent)(function)
-    gc.disable()
-    try:
-        items = [Item() for _ in range(count)]
-        kept = [weakref.ref(item) for item in items]
-        callers = [asyncio.ensure_future(call(item)) for item in items]
-        del items
-        await asyncio.wait(callers)
-        assert all(caller.exception() for caller in callers)
-        del callers
+    with without_collector():
+        kept = await kept_of_failed(call, count)
         await until(lambda: [one() for one in kept] == [None] * count)
-    finally:
-        gc.enable()
 
 
 async def test_methods_have_a_thread_for_each_instance() -> None:
