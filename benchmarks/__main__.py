@@ -28,6 +28,7 @@ BENCHMARKS = {
     "classes": Benchmark("classes", "bulk beside requests with a goal, simulated"),
     "stages": Benchmark("stages", "a worker that prepares batches while its model runs, and two workers"),
     "padding": Benchmark("padding.bench", "batches chosen by the lengths of their rows, simulated"),
+    "interop proxy": Benchmark("interop.bench", "the proxy in front of MLServer and KServe"),
     "core": Benchmark("core_cost", "the cost of a request in the dispatcher's core, and for a lone client"),
 }
 

@@ -4,7 +4,7 @@ Each server runs in its own virtual environment, made from PyPI when first neede
 their own check every answer; then the rates are measured in rounds. Exits with 1 if an answer is
 wrong. Ratios within one run compare; figures of different runs do not.
 
-    python -m benchmarks.interop.bench --only kserve --rounds 3 --markdown table.md
+    scripts/bench interop proxy --only kserve --rounds 3 --markdown table.md
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +90,7 @@ def _keep(
     versions: dict[str, str] = {}
     for project in dict.fromkeys(service.project for service in services):
         versions |= Environment(folder=cache / project).versions(REQUIREMENTS[project])
-    found = origin("scripts/interop proxy", versions=versions)
+    found = origin("scripts/bench interop proxy", versions=versions)
     table, console = sheet(findings, clients=clients), output()
     show(table, console=console, lines=[*_NOTES, *origin_lines(found)])
     if markdown_file is not None:
@@ -134,7 +134,3 @@ def faults(finding: Finding) -> list[str]:
             f"{finding.service}, {way.name}: {fault}" for kind in kinds for fault in kind[:_MOST_FAULTS]
         ]
     return found
-
-
-if __name__ == "__main__":
-    typer.run(main)

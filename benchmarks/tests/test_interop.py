@@ -1,4 +1,4 @@
-"""The parts of scripts/interop proxy that measure and install nothing."""
+"""The parts of scripts/bench interop proxy that measure and install nothing."""
 
 import asyncio
 import json

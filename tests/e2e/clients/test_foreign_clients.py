@@ -34,7 +34,7 @@ def test_every_call_of_ovmsclient_is_answered(digits: Server) -> None:
 
 def run(client: str, *arguments: str) -> None:
     """Run a client, which fails if an answer is wrong; skip where it cannot be installed."""
-    command = [str(ROOT / "scripts/interop"), client, *arguments]
+    command = [str(ROOT / "scripts/bench"), "interop", client, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_BOUND_S, check=False)
     if "pip cannot install" in done.stderr:
         pytest.skip(done.stderr.strip())

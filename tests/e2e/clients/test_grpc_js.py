@@ -13,7 +13,7 @@ from tests.loops import HANG_S
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("node") and (ROOT / ".peers/grpc-js/.installed").exists()),
-    reason="grpc-js is not installed: scripts/interop grpc-js installs it",
+    reason="grpc-js is not installed: scripts/bench interop grpc-js installs it",
 )
 
 _OK, _CANCELLED, _DEADLINE_EXCEEDED, _NOT_FOUND = 0, 1, 4, 5
@@ -21,7 +21,7 @@ _OK, _CANCELLED, _DEADLINE_EXCEEDED, _NOT_FOUND = 0, 1, 4, 5
 
 def test_unary_calls_streams_cancellation_and_deadlines() -> None:
     with serving(PROBE, "--grpc-port", "0") as server:
-        command = [str(ROOT / "scripts/interop"), "grpc-js", server.grpc]
+        command = [str(ROOT / "scripts/bench"), "interop", "grpc-js", server.grpc]
         done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)

@@ -1,5 +1,5 @@
 // Calls probe.sleep in each way that a client can: node client.js 127.0.0.1:8001
-// Prints what came of it, as JSON. scripts/interop grpc-js runs it.
+// Prints what came of it, as JSON. scripts/bench interop grpc-js runs it.
 "use strict";
 
 const path = require("node:path");
