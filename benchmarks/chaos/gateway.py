@@ -30,6 +30,15 @@ class Possessions(NamedTuple):
         return f"{self.files} file descriptors ({self.sockets} sockets), {self.children} child processes"
 
 
+class Usage(NamedTuple):
+    """What a process uses at a time."""
+
+    at_s: float
+    memory_bytes: int
+    files: int
+    threads: int
+
+
 class Gateway:
     """A running gateway, polled while :meth:`watch` runs.
 
@@ -51,8 +60,7 @@ class Gateway:
         self._process = psutil.Process(server.pid)
         self._seen_s = 0.0
         self._ready = 0
-        self.memory: list[tuple[float, int]] = []
-        """Times and bytes of resident memory."""
+        self.usage: list[Usage] = []
 
     def workers(self) -> list[int]:
         """Return the process ids of live workers."""
@@ -76,7 +84,10 @@ class Gateway:
             page = await fetch(self.port, "/metrics")
             self._ready = round(sum(float(count) for count in _READY.findall(page or b"")))
             self._seen_s = now_s
-            self.memory.append((now_s, self._process.memory_info().rss))
+            process = self._process
+            self.usage.append(
+                Usage(now_s, process.memory_info().rss, process.num_fds(), process.num_threads())
+            )
             await asyncio.sleep(_EVERY_S)
         raise BenchError(f"the gateway ended by itself:\n{self.server.last_words()}")
 

@@ -89,6 +89,8 @@ class Ledger:
         """Requests by protocol, and by method of gRPC."""
         self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self.findings: list[Finding] = []
+        self.undisturbed: list[tuple[float, float]] = []
+        """Times and seconds of the responses that no fault touched."""
 
     @property
     def outstanding(self) -> int:
@@ -130,6 +132,8 @@ class Ledger:
         touched = self._touch(request)
         for name in touched:
             self.tallies[name].statuses[status] += 1
+        if touched == {NO_FAULT}:
+            self.undisturbed.append((now_s, now_s - request.sent_s))
         fault = self._fault_of(request, reply, now_s)
         if fault:
             waited_s = now_s - request.sent_s

@@ -83,10 +83,10 @@ def sheet(ledger: Ledger, settings: Settings, *, notes: Sequence[str]) -> Sheet:
     )
 
 
-def page(table: Sheet, settings: Settings) -> str:
+def page(tables: Sequence[Sheet], settings: Settings) -> str:
     """Write benchmarks/results/chaos.md, or chaos-hosts.md."""
     of = HOSTS_PAGE if settings.hosts else PAGE
-    return of.text(paragraphs=[_PARAGRAPH], sheets=[table], command=settings.command)
+    return of.text(paragraphs=[_PARAGRAPH], sheets=tables, command=settings.command)
 
 
 def legend(settings: Settings) -> list[str]:

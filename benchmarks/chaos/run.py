@@ -18,6 +18,7 @@ import typer
 import uvloop
 from rich.console import Console
 
+from benchmarks.chaos import trends
 from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, parse_faults, plan_strikes, possible_faults
 from benchmarks.chaos.gateway import Gateway
 from benchmarks.chaos.hosts import RemoteGateway, hosts_on_this_machine
@@ -28,7 +29,7 @@ from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
 from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.paths import SERVICES
-from benchmarks.harness.sheets import Sheet, output, show
+from benchmarks.harness.sheets import output, show
 from uncork_loadtests.servers import reserved_port, serve
 
 _SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
@@ -53,6 +54,10 @@ def main(
     hosts: Annotated[
         int, typer.Option(min=0, help="Hosts of the workers, as network namespaces; needs root.")
     ] = 0,
+    series: Annotated[
+        Path | None,
+        typer.Option(help="Append what is used over time to this file. Print the trends of its runs."),
+    ] = None,
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Inject faults into a gateway under load; exit with 1 if an answer is lost or wrong."""
@@ -68,10 +73,15 @@ def main(
     progress = Console(stderr=True)
     with reporting_failures("chaos", progress=progress):
         progress.print(f"$ {settings.command}", style="dim", markup=False, highlight=False, soft_wrap=True)
-        table, wrong = run(settings, chosen, progress=progress)
-        show(table, console=output(), lines=legend(settings))
+        trial = run(settings, chosen, progress=progress)
+        sheets = [sheet(trial.ledger, settings, notes=trial.notes)]
+        show(sheets[0], console=output(), lines=legend(settings))
+        if series is not None:
+            sheets.append(trends.sheet(trends.append(trial.series, series)))
+            show(sheets[1], console=output())
         if markdown_file is not None:
-            markdown_file.write_text(page(table, settings))
+            markdown_file.write_text(page(sheets, settings))
+        wrong = findings(trial.ledger)
     exit_with(wrong, progress=progress)
 
 
@@ -89,8 +99,8 @@ def choose(names: str | None, *, on_hosts: bool = False) -> tuple[Fault, ...]:
         raise typer.BadParameter(str(error), param_hint="--faults") from error
 
 
-def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> tuple[Sheet, list[str]]:
-    """Run the plan against a gateway; return the table and the violations.
+def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> Trial:
+    """Run the plan against a gateway.
 
     Raises:
         BenchError: if the gateway does not start, or ends early.
@@ -102,7 +112,7 @@ def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> 
         trial = Trial(gateway, rate=settings.rate, seed=settings.seed, tell=status.update)
         drain = any(not fault.every_s for fault in faults)
         uvloop.run(trial.run(strikes, seconds=settings.seconds, drain=drain))
-    return sheet(trial.ledger, settings, notes=trial.notes), findings(trial.ledger)
+    return trial
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.load import Load
 from benchmarks.chaos.stage import TIMEOUT_S, Injector, Stage
+from benchmarks.chaos.trends import Series, thinned
 from benchmarks.chaos.waiting import comes_true
 from uncork_loadtests.servers import BenchError
 
@@ -71,6 +72,8 @@ class Trial:
             grpc_port=gateway.grpc_port,
         )
         self.notes: list[str] = []
+        self.series: Series = {}
+        """Resources and latency under load."""
 
     async def run(self, strikes: Sequence[Strike], *, seconds: float, drain: bool) -> None:
         """Run the plan, compare the gateway's resources with those before, and drain it.
@@ -128,6 +131,7 @@ class Trial:
                 injections.create_task(self._inject(strike, stage))
             await self._until(start_s + seconds, start_s=start_s, seconds=seconds)
         self._judge_memory(start_s, time.monotonic())
+        self.series = self._measured(start_s, time.monotonic())
         await self._quiet(loading)
 
     async def _until(self, when_s: float, *, start_s: float, seconds: float) -> None:
@@ -169,10 +173,8 @@ class Trial:
         self.notes.append(f"Before the load: {before}; after it: {after}.")
 
     def _judge_memory(self, start_s: float, end_s: float) -> None:
-        samples = self._gateway.memory
-        first = [
-            size for at_s, size in samples if at_s >= start_s + min(_MEMORY_AFTER_S, (end_s - start_s) / 2)
-        ]
+        settled_s = start_s + min(_MEMORY_AFTER_S, (end_s - start_s) / 2)
+        first = [usage.memory_bytes for usage in self._gateway.usage if usage.at_s >= settled_s]
         early, late = median(first[:_MEMORY_SAMPLES]), median(first[-_MEMORY_SAMPLES:])
         growth = late / early - 1
         is_judged = end_s - start_s >= 2 * _MEMORY_AFTER_S
@@ -181,6 +183,20 @@ class Trial:
         self.notes.append(f"{note[0].upper()}{note[1:]} ({growth:+.1%}).")
         if is_judged and growth > _MEMORY_GROWTH:
             self.ledger.complain(NO_FAULT, note)
+
+    def _measured(self, start_s: float, end_s: float) -> Series:
+        usage = [one for one in self._gateway.usage if start_s <= one.at_s <= end_s]
+        answered = [(at_s, 1000 * took_s) for at_s, took_s in self.ledger.undisturbed if at_s >= start_s]
+        measured: Mapping[str, Sequence[tuple[float, float]]] = {
+            "memory, MB": [(one.at_s, one.memory_bytes / 1e6) for one in usage],
+            "file descriptors": [(one.at_s, one.files) for one in usage],
+            "threads": [(one.at_s, one.threads) for one in usage],
+            "latency without faults, ms": answered,
+        }
+        return {
+            name: thinned((at_s - start_s, value) for at_s, value in points)
+            for name, points in measured.items()
+        }
 
     async def _drain(self) -> None:
         """SIGTERM under load: accepted requests are answered, later ones refused, no process remains."""
