@@ -11,7 +11,6 @@ from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
 from uncork_dispatcher.learning.arrivals import ApiTraffic
 from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
-from uncork_dispatcher.policies import make_policy
 from uncork_dispatcher.policies.base import BatchDone, View
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
@@ -35,7 +34,7 @@ class Api:
 
     def __init__(self, rules: ApiRules) -> None:
         self.rules = rules
-        self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
+        self.policy = rules.make_policy()
         self.backlog = Backlog()
         """The queued requests, except bulk."""
         self.bulk_backlog = Backlog()
@@ -53,7 +52,7 @@ class Api:
 
     def change(self, rules: ApiRules) -> None:
         if (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
-            self.policy = make_policy(rules.policy, limit_rows=rules.max_batch_rows)
+            self.policy = rules.make_policy()
         self.rules = rules
         self.model.change(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
 

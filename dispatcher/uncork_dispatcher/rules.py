@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from uncork_dispatcher.policies import make_policy
+from uncork_dispatcher.policies.base import Policy
 
 _ENDED_BY_WORKER_S = 1.0
 
@@ -120,9 +121,12 @@ class ApiRules:
             says = f" must be 0 with concurrency {self.concurrency}, got {self.workers}"
             raise SettingError("workers", says=says, of=f"API {self.name!r}: ")
         try:
-            make_policy(self.policy, limit_rows=self.max_batch_rows)
+            self.make_policy()
         except ValueError as error:
             raise SettingError("policy", says=f": {error}", of=f"API {self.name!r}: ") from None
+
+    def make_policy(self) -> Policy:
+        return make_policy(self.policy, limit_rows=self.max_batch_rows)
 
     @property
     def shares_workers(self) -> bool:

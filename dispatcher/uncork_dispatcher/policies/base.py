@@ -129,6 +129,8 @@ class Policy(ABC):
         """The most rows that the policy puts into one batch of several requests; may change."""
         self.complete_rows = math.inf
         """A queue with this many rows is released at once, in batches of this size; may change."""
+        self.longest_hold_s = math.inf
+        """The longest hold, if it is set and not learned; then the rows of a full batch may be set too."""
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:

@@ -35,7 +35,7 @@ class FixedPolicy(Policy):
 
     def __init__(self, *, limit_rows: int, wait_s: float) -> None:
         super().__init__(limit_rows=limit_rows)
-        self.wait_s = wait_s
+        self.longest_hold_s = wait_s
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str], *, limit_rows: int) -> Self | None:
@@ -48,7 +48,7 @@ class FixedPolicy(Policy):
     def decide(self, view: View) -> Release | Hold:
         if view.full:
             return Release(self.limit_rows, "full")
-        until = view.oldest + self.wait_s
+        until = view.oldest + self.longest_hold_s
         if until <= view.now:
             return Release(self.limit_rows, "deadline")
         return Hold(until, "window", math.inf)

@@ -1,5 +1,6 @@
 """Triton's extensions of V2, for HTTP and gRPC: model configuration, statistics, and the repository index."""
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Any, TypeVar
@@ -11,8 +12,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from uncork_dispatcher.policies import make_policy
-from uncork_dispatcher.policies.fixed import FixedPolicy
-from uncork_dispatcher.policies.none import NonePolicy
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.pages.models.metadata import PLATFORM, Model, ModelVersions, model_asked
 from uncork_gateway.pages.models.tensors import inputs_of
@@ -102,14 +101,14 @@ def _most_rows(settings: ApiSettings) -> int:
 def _dynamic_batching(settings: ApiSettings) -> dict[str, Any] | None:
     """Return Triton's description of batching; None if requests are not batched.
 
-    Only the policy ``fixed`` sets a preferred size and a delay; other policies hold at most until the goal.
+    Only a policy with a set window has a preferred size and a delay; others hold at most until the goal.
     """
     policy = make_policy(settings.policy, limit_rows=settings.limit_rows)
-    if isinstance(policy, NonePolicy):
+    if policy.most_requests == 1:
         return None
     longest_s, preferred = settings.mb_max_latency / 1000, []
-    if isinstance(policy, FixedPolicy):
-        longest_s = min(longest_s, policy.wait_s)
+    if policy.longest_hold_s < math.inf:
+        longest_s = min(longest_s, policy.longest_hold_s)
         if settings.cost is None and policy.limit_rows < settings.limit_rows:
             preferred = [policy.limit_rows]
     return {"preferred_batch_size": preferred, "max_queue_delay_microseconds": round(longest_s * 1e6)}

@@ -237,11 +237,12 @@ def _policy_none(figures: Figures, names: Names) -> Iterator[Advice]:
 
 
 def _fixed_window(figures: Figures, names: Names) -> Iterator[Advice]:
-    policy, recent = figures.stats.rules.policy, figures.recent
-    if not policy.startswith("fixed") or not recent.batches or recent.queue_s <= recent.run_s:
+    rules, recent = figures.stats.rules, figures.recent
+    if not recent.batches or recent.queue_s <= recent.run_s or rules.make_policy().longest_hold_s == math.inf:
         return
     if recent.mean_requests < _HARDLY_ANY_MERGED and not figures.is_overloaded:
-        yield advise("fixed_window", policy=policy, queue_s=recent.queue_s, requests=recent.mean_requests)
+        queue_s, requests = recent.queue_s, recent.mean_requests
+        yield advise("fixed_window", policy=rules.policy, queue_s=queue_s, requests=requests)
 
 
 def _thin_traffic(figures: Figures, names: Names) -> Iterator[Advice]:

@@ -117,10 +117,10 @@ def _next_free(figures: Figures) -> str:
 
 def _window(figures: Figures, names: Names) -> str:
     """Return the setting that limits how long requests may be held."""
-    policy = f"policy {figures.stats.rules.policy}"
-    if names.window is None:
-        return policy
-    return f"{policy} or {names.window}" if policy.startswith("policy fixed") else names.window
+    rules = figures.stats.rules
+    if names.window is not None and rules.make_policy().longest_hold_s == math.inf:
+        return names.window
+    return " or ".join(filter(None, [f"policy {rules.policy}", names.window]))
 
 
 _HOLDS: dict[HoldReason, str] = {
