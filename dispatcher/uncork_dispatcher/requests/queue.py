@@ -140,8 +140,8 @@ class RequestQueue:
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
         self._deadlines: LazyHeap[Entry] | None = None
-        self._due_rows: DueRows | None = None
         """The requests by deadline, once a request has arrived that is due before an earlier one."""
+        self._due_rows: DueRows | None = None
 
     def __len__(self) -> int:
         return len(self._entries)

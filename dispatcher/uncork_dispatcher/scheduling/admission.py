@@ -16,7 +16,7 @@ from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.workers.slots import Slots
 
-# The longest Retry-After before it is spread: predictions beyond a minute are not trusted.
+# The longest time until a retry before it is spread: predictions of backlogs beyond a minute are not trusted.
 _LONGEST_RETRY_S = 60.0
 # Multiples of the golden ratio fall evenly between whole numbers, however many there are.
 _GOLDEN = 0.618034
@@ -215,10 +215,11 @@ class Admission:
         return Shed(entry.request, self._api.rules.name, reason, retry_after_s)
 
     def retry_after_s(self, *, rows: float, now: float, entry: Entry | None = None) -> float:
-        """Return in how many seconds a client refused now should retry: from 1 s to two minutes.
+        """Return in how many seconds a client refused now should retry, at least 1.
 
         By then, the backlog is done, or the part of it before the refused ``entry``, and earlier refused
-        clients have retried. Without workers, the backlog starts when the next worker is due.
+        clients have retried: at most two minutes. Before any worker can be predicted to be free, it is when
+        the next one is due, however long that takes.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
         if entry is not None and entry.bulk and (free_at := self._free_at(now)):

@@ -166,12 +166,13 @@ class WorkerPool:
         *,
         on_piece: OnPiece | None = None,
     ) -> None:
-        """Run a batch on the worker with this key; ``done`` is called once, after this method has returned.
+        """Run a batch on the worker with this key.
 
-        ``on_piece``, if given, may receive pieces of the response before ``done``. If the worker is lost, the
-        listener is notified, and ``done`` is not called.
+        ``done`` is called once, after this method has returned, unless the worker is lost first. Before it,
+        ``on_piece``, if given, may receive pieces of the response.
 
         Raises:
+            KeyError: if the worker is gone.
             FrameError: if the batch is too large for a frame.
         """
         self._by_key[worker].execute(batch, bodies, done, on_piece)

@@ -66,6 +66,8 @@ class ListenerContext:
     """The limits, memory, keys and observers of a listener's connections.
 
     Attributes:
+        limits: the limits on each client.
+        pool: the memory for bodies that are incomplete.
         keys: the accepted API keys, if required; requests without one go to the ASGI app, which rejects them.
         origins: the origins whose pages may read responses of the fast path, if any besides the server's own.
         access_log: logs every request, if given.
@@ -109,7 +111,7 @@ class ListenerContext:
         return self.open.opened(self.limits.max_connections + self.reserve)
 
     def reply_start(self, status: int, headers: list[Header]) -> bytes:
-        """Return the status line and the server's own headers, which uvicorn updates every second."""
+        """Return the status line and the server's own headers, a list that uvicorn replaces every second."""
         if headers is not self._headers:
             self._headers = headers
             self._starts.clear()

@@ -46,7 +46,7 @@ class AnsweredRequest(ABC):
     _rows = 0
     """Number of rows, once the body has been read."""
     _size = 0
-    """Bytes of the body."""
+    """Bytes of the body; 0 for a request over HTTP whose body arrives whole."""
     _span: RequestSpan | None = None
     _grpc_status = ""
     """The name of the code that a gRPC call ended with."""
@@ -123,7 +123,7 @@ class AnsweredRequest(ABC):
                 self._target,
                 status,
                 seconds,
-                size=self._logged_bytes(),
+                size=self._body_bytes(),
                 request_id=self.request_id,
                 batch_id=batch_id,
                 grpc_status=self._grpc_status,
@@ -134,5 +134,5 @@ class AnsweredRequest(ABC):
             if tally is not None and self._span.is_sampled:
                 tally.duration.keep_example(seconds, self._span.ids())
 
-    def _logged_bytes(self) -> int:
+    def _body_bytes(self) -> int:
         return self._size

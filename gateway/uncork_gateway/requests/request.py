@@ -133,7 +133,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
     def _batch_id(self, batch: int) -> str:
         return self._route.batch_headers.id_of(batch)
 
-    def _logged_bytes(self) -> int:
+    def _body_bytes(self) -> int:
         return self._size or self._head.length
 
     def _refuse(self, failure: GatewayError) -> None:

@@ -50,7 +50,7 @@ class MemoryLimits:
         """Return the limit that the worker with this index has reported; None without a limit."""
         return self._said.get((api, index))
 
-    def is_ready(self, worker: int, index: int, limits: Mapping[str, float], apis: Collection[str]) -> None:
+    def joined(self, worker: int, index: int, limits: Mapping[str, float], apis: Collection[str]) -> None:
         """Limit the batches of a worker that has become ready; its warm-up has found ``limits``."""
         self._workers[index] = worker
         for api in apis:

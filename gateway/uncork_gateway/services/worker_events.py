@@ -133,7 +133,7 @@ class WorkerEvents:
                 assert worker.hello is not None
                 self.failures.warming_up(worker.hello.index, api, rows)
             case "ready":
-                self._is_ready(worker)
+                self._use(worker)
             case Failed():
                 self._cannot_serve(event, standby=worker.standby)
             case "leaves":
@@ -184,7 +184,7 @@ class WorkerEvents:
         if not self.described.done():
             self.described.set_result(prepared.offer.service)
 
-    def _is_ready(self, worker: WorkerConnection) -> None:
+    def _use(self, worker: WorkerConnection) -> None:
         """Let the dispatcher use a worker, unless the worker is on standby or leaves."""
         if worker.is_retiring:
             return
@@ -210,7 +210,7 @@ class WorkerEvents:
         if not worker.is_launched:
             self.log.info("worker %d on %s is ready", hello.index, hello.host)
         self._dispatcher.worker_ready(worker.key, place=hello.index, host=hello.host, takes_ahead=True)
-        self._memory.is_ready(worker.key, hello.index, ready.limits, self._apis.in_force)
+        self._memory.joined(worker.key, hello.index, ready.limits, self._apis.in_force)
 
     def _recall(self, hello: Hello, ready: Ready) -> None:
         """Note the digest of the model; before the first batch, recall batch times of an earlier run."""
@@ -235,6 +235,7 @@ class WorkerEvents:
             if not worker.is_retiring:
                 self._readiness_changed()
                 if worker.is_launched:
+                    # Its exit, with the delay of the next start, may be known later. Requests wait meanwhile.
                     self._dispatcher.worker_expected(hello.index)
                     self._supervisor.connection_lost(worker.key)
                 else:

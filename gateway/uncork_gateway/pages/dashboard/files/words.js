@@ -6,7 +6,7 @@ export const RELEASES = {
   idle: { label: "worker idle", color: "--idle", symbol: "circle", glyph: "●" },
   not_worth_waiting: { label: "not worth waiting", color: "--worth", symbol: "diamond", glyph: "◆" },
   full: { label: "batch full", color: "--full", symbol: "square", glyph: "■" },
-  deadline: { label: "goal at risk", color: "--deadline", symbol: "triangle-up", glyph: "▲" },
+  deadline: { label: "hold limit", color: "--deadline", symbol: "triangle-up", glyph: "▲" },
   drain: { label: "shutting down", color: "--drain", symbol: "x", glyph: "✕" },
 };
 
