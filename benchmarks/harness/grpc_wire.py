@@ -127,8 +127,10 @@ class GrpcWire:
             self._writer.write(data)
 
     def half_close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._writer.write_eof()
+        """End the sending side; does nothing once the connection has ended."""
+        if not self._writer.transport.is_closing():
+            with contextlib.suppress(OSError):
+                self._writer.write_eof()
 
     # Input
 
