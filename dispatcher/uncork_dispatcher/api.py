@@ -58,12 +58,12 @@ class Api:
 
     def view(self, queue: RequestQueue, slots: Slots, now: float, behind: Batch[Any] | None = None) -> View:
         """Return the policy's view of a queue: now, or when the batch ``behind`` should end."""
-        rules, model, share = self.rules, self.model, slots.of(queue.api)
+        rules, model, share = self.rules, self.model, slots.shares.of(queue.api)
         if behind is not None:
             share, now = share.freed(behind), max(now, behind.finish)
         traffic = self.traffic.of((queue.group, queue.key), now)
         slowdowns = model.slowdowns
-        worker = slots.next_idle(slowdowns, now, queue.api) if behind is None else behind.worker
+        worker = slots.shares.next_idle(slowdowns, now, queue.api) if behind is None else behind.worker
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
         return View(
             now,

@@ -65,7 +65,7 @@ def running(
 
 def next_worker(slots: Slots) -> int:
     """Return the worker that has been idle longest: all are equally fast."""
-    return slots.next_idle(lambda _: 1.0, now=0.0)
+    return slots.shares.next_idle(lambda _: 1.0, now=0.0)
 
 
 def core_with(*rules: ApiRules, workers: int = 1) -> Dispatcher:

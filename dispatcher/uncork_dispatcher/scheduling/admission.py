@@ -107,7 +107,7 @@ class Admission:
             return "no_worker"
         if entry.expires_at <= now:
             return "client_deadline"
-        if backlog.requests + bulk.requests == 0 and slots.of(rules.name).idle:
+        if backlog.requests + bulk.requests == 0 and slots.shares.of(rules.name).idle:
             return None
         if backlog.requests + bulk.requests and not fits:
             return "queue_full"
@@ -157,7 +157,7 @@ class Admission:
         slots, api = self._slots, self._api
         rows = min(queue.rows, limit)
         late = queue.most_urgent.deadline < now + estimate.upper(rows)
-        if not late or slots.of(queue.api).idle > 1:
+        if not late or slots.shares.of(queue.api).idle > 1:
             return limit, []
         mixes = api.separates(queue)
         most = api.mixable_rows(queue, rows) if mixes else limit

@@ -57,7 +57,7 @@ class AheadPlanner:
             at -= prepare_s
         else:
             return math.inf, None
-        if self._room.neighbors_wait_s(queue, self._slots.of(queue.api), now) < math.inf:
+        if self._room.neighbors_wait_s(queue, self._slots.shares.of(queue.api), now) < math.inf:
             return math.inf, None
         return max(now, at), behind
 

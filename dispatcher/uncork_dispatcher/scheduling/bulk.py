@@ -83,7 +83,7 @@ class BulkRoom:
     def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
         """Decide about a batch of bulk only: it runs in a hole while nothing else waits, or if owed time."""
         api, first = self._apis[queue.api], next(queue.turns()).rows
-        worker = self._slots.next_idle(api.model.slowdowns, now, queue.api)
+        worker = self._slots.shares.next_idle(api.model.slowdowns, now, queue.api)
         estimate = api.model.estimate.slowed(api.model.slowdown(worker))
         if self._queues.other_class(queue) is None:
             rows = estimate.rows_within(self._seconds(api, estimate, now), z=0)
@@ -183,7 +183,7 @@ class BulkRoom:
 
         ``estimate`` predicts the batch time of the worker that runs the batch, which must be idle.
         """
-        wait_s, share = math.inf, self._slots.of(api.rules.name)
+        wait_s, share = math.inf, self._slots.shares.of(api.rules.name)
         for name in share.apis:
             other = self._apis[name]
             if rate := other.traffic.all.load_rate(now):
@@ -208,13 +208,13 @@ class BulkRoom:
     def _even_rows(self, api: Api) -> float:
         """Return the rows of bulk, queued and running, divided by the number of workers."""
         running = sum([batch.bulk_rows for batch in self._slots if batch.api == api.rules.name])
-        return math.ceil((api.bulk_backlog.rows + running) / self._slots.of(api.rules.name).workers)
+        return math.ceil((api.bulk_backlog.rows + running) / self._slots.shares.of(api.rules.name).workers)
 
     def _owed_in_s(self, api: Api, rows: float, now: float) -> float:
         """Return in how many seconds bulk will be owed a batch of ``rows`` rows; 0 if it is now."""
         most_s = self._most_s(api)
         missing_s = min(api.model.estimate.seconds(rows), most_s) - self._owed_s(api, now)
-        return max(0.0, missing_s / (_SHARE * self._slots.of(api.rules.name).workers))
+        return max(0.0, missing_s / (_SHARE * self._slots.shares.of(api.rules.name).workers))
 
     def got(self, api: Api, seconds: float) -> None:
         """Charge bulk for its part of a batch; its debt is half a full batch at most."""
@@ -231,6 +231,6 @@ class BulkRoom:
 
     def _owed_s(self, api: Api, now: float) -> float:
         bulk = api.bulk_backlog
-        bulk.owed_s += _SHARE * self._slots.of(api.rules.name).workers * (now - bulk.queued_since)
+        bulk.owed_s += _SHARE * self._slots.shares.of(api.rules.name).workers * (now - bulk.queued_since)
         bulk.owed_s, bulk.queued_since = min(bulk.owed_s, self._most_s(api)), now
         return bulk.owed_s

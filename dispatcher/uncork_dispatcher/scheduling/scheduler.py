@@ -50,7 +50,7 @@ class Scheduler:
         """Shed requests and start batches that are due; return when the next will be due without an input."""
         expires_at = self._shed_expired(actions, now)
         before, next_at = len(actions), math.inf
-        for share in self._slots.shares:
+        for share in self._slots.shares.all:
             next_at = min(next_at, self._release(share, actions, now), self._send_ahead(share, actions, now))
         if len(actions) > before:
             # Once more: with no worker idle, other requests may be hopeless.
@@ -64,7 +64,7 @@ class Scheduler:
         queue, which always may: call :meth:`schedule` at once.
         """
         queue, slots = entry.queue, self._slots
-        if not slots.of(queue.api).idle:
+        if not slots.shares.of(queue.api).idle:
             api = self._apis[queue.api]
             may_go_ahead = api.model.overlaps or api.fills_batch(queue, slots.memory.least(queue.api))
             return self._ahead.next_at(queue, now)[0] if may_go_ahead else math.inf
@@ -85,7 +85,7 @@ class Scheduler:
         return [
             api.stats(
                 now,
-                self._slots.of(name),
+                self._slots.shares.of(name),
                 fits=self._slots.memory.least(name),
                 oldest_s=now - self._queues.oldest(name, now),
                 oldest_bulk_s=now - self._queues.oldest(name, now, bulk=True),
@@ -96,7 +96,7 @@ class Scheduler:
 
     def _holding(self, queue: RequestQueue | None, now: float) -> Holding | None:
         """Return how long and why ``queue``, an API's most urgent one, is held; None if it is not."""
-        if queue is None or not self._slots.of(queue.api).idle:
+        if queue is None or not self._slots.shares.of(queue.api).idle:
             return None
         decision = self.decide(queue, now)
         return Holding(decision.until - now, decision.reason) if isinstance(decision, Hold) else None
@@ -119,7 +119,7 @@ class Scheduler:
         # While a worker is idle there is capacity, and a late answer is better than none.
         next_at = math.inf
         if not (self._slots.workers and self.draining):
-            for share in self._slots.shares:
+            for share in self._slots.shares.all:
                 if not share.idle:
                     next_at = min(next_at, self._shed_hopeless(share, actions, now))
             leaving = self._queues.next_to_expire
@@ -217,7 +217,7 @@ class Scheduler:
             return Release(api.policy.limit_rows, "drain")
         if queue.bulk:
             return self._room.decide(queue, now)
-        share = self._slots.of(queue.api)
+        share = self._slots.shares.of(queue.api)
         if share.idle == 1 and (until := self._room.spares_last_until(queue, share, now)) > now:
             return Hold(until, "neighbor")
         view = api.view(queue, self._slots, now)
@@ -240,14 +240,14 @@ class Scheduler:
             return Hold(spared_until, "quarantine")
         if queue.retry == "batch":
             # The other workers of its host may be dead as well: a second loss there would prove nothing.
-            until = self._slots.avoids_idle_until(now, queue.api)
+            until = self._slots.shares.avoids_idle_until(now, queue.api)
             return Hold(until, "host") if until > now else Release(math.inf, reason)
         # One at a time: requests that kill their worker must not take all workers at once.
         return Hold(math.inf, "quarantine") if self._slots.retries(queue.api) else Release(0, reason)
 
     def _start(self, queue: RequestQueue, release: Release, actions: list[Action], now: float) -> None:
         """Start a batch on an idle worker, and shed late requests that would keep the batch small."""
-        worker = self._slots.next_idle(self._apis[queue.api].model.slowdowns, now, queue.api)
+        worker = self._slots.shares.next_idle(self._apis[queue.api].model.slowdowns, now, queue.api)
         self._slots.occupy(self._take(queue, release, actions, now, worker=worker))
 
     def _take(

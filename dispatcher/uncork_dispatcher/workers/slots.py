@@ -6,7 +6,7 @@ An API with ``concurrency`` has slots of its own at each worker, beside the one 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -18,11 +18,9 @@ from uncork_dispatcher.stats import RunningBatch, WorkStats
 from uncork_dispatcher.workers.hosts import Hosts
 from uncork_dispatcher.workers.launches import Launches
 from uncork_dispatcher.workers.memory_fits import MemoryFits
-from uncork_dispatcher.workers.share import ConcurrentShare, Share
+from uncork_dispatcher.workers.share import ConcurrentShare
+from uncork_dispatcher.workers.shares import Shares
 
-# The next worker is the fastest of this many idle ones. If there are more, one of these is very likely about
-# as fast as the fastest of all.
-_COMPARED = 16
 # If more batches than this are late, the predicted ends of others are worth little.
 _MOST_LATE = 15
 
@@ -49,19 +47,9 @@ class Slots:
         self._retried: set[int] = set()
         """Batches that were lost and run again."""
         self._timeouts = LazyHeap(self._running)
-        self.shared = Share(takes=self._idle)
-        """The share of the APIs that have reserved no workers, and have no slots of their own.
-
-        A share has the last batch of each worker, except retired ones: no batch can start when they end.
-        """
-        self._own: dict[str, Share] = {}
-        """The shares of the other APIs, by API."""
-        self.shares: list[Share] = [self.shared]
-        """All shares; those with one API come first."""
+        self.shares = Shares(self._hosts, self._idle)
         self.workers = 0
         """The number of healthy workers."""
-        self.idle = 0
-        """The number of idle workers."""
         self.memory = MemoryFits()
         """The sizes of batches that fit into the memory of the workers."""
         self.launches = Launches()
@@ -74,6 +62,10 @@ class Slots:
         return iter(self._running.values())
 
     @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    @property
     def running(self) -> int:
         return len(self._running)
 
@@ -82,26 +74,18 @@ class Slots:
         """True if any worker may get a batch while it runs another."""
         return bool(self._takes_ahead)
 
-    def of(self, api: str) -> Share:
-        return self._own.get(api, self.shared)
-
     def reserve(self, api: str, workers: int, concurrency: int = 1) -> None:
         """Reserve this number of workers for an API; with 0, let it share the unreserved ones.
 
         With a ``concurrency`` over 1, it has so many slots of its own at each worker instead.
         """
-        self._own.pop(api, self.shared).apis.pop(api, None)
-        if concurrency > 1:
-            self._own[api] = ConcurrentShare(concurrency)
-        elif workers:
-            self._own[api] = Share(workers, takes=self._idle)
-        self.of(api).apis[api] = None
+        self.shares.reserve(api, workers, concurrency)
         self._deal()
 
     def forget(self, api: str) -> None:
         """Remove an API, which must not have batches."""
         self.reserve(api, 0)
-        del self.shared.apis[api]
+        del self.shares.shared.apis[api]
 
     def add(self, worker: int, host: Hashable = None, *, takes_ahead: bool = False) -> None:
         """Add an idle worker; ignore a known one, even if it is retired and still runs a batch."""
@@ -110,7 +94,7 @@ class Slots:
         self.changes += 1
         self._workers[worker] = host
         self._idle[worker] = None
-        for share in self._concurrent():
+        for share in self.shares.concurrent():
             share.join(worker)
         if takes_ahead:
             self._takes_ahead.add(worker)
@@ -122,11 +106,10 @@ class Slots:
         Its host is avoided for 2 s, unless the worker was retired or given up before.
         """
         self.changes += 1
-        if worker not in self._workers:
-            return self._remove(worker)
-        host = self._workers[worker]
+        is_healthy, host = worker in self._workers, self._workers.get(worker)
         batches = self._remove(worker)
-        self._hosts.lost(host, now=now)
+        if is_healthy:
+            self._hosts.lost(host, now=now)
         return batches
 
     def retire(self, worker: int) -> None:
@@ -148,35 +131,6 @@ class Slots:
         busy = worker in self._batches or worker in self._beside
         return worker not in self._workers and not busy
 
-    def next_idle(self, slowdown: Callable[[int], float] | None, now: float, api: str = "") -> int:
-        """Return the fastest of the 16 workers that have been idle longest; of equals, the longest idle.
-
-        ``slowdown`` returns the factor on a worker's batch time; None if all are equal. A worker must be
-        idle for ``api``. Workers of avoided hosts go last; if all idle workers are on avoided hosts, the host
-        that is avoided for the shortest time goes first. If the API has slots of its own, of the 16 workers
-        that have waited longest those with the fewest of its batches go first.
-        """
-        share, first = self.of(api), None
-        if self._hosts.avoided:
-            first = self._hosts.preferred(share.takes, _COMPARED, now)
-        if isinstance(share, ConcurrentShare):
-            first = list(islice(share.takes, _COMPARED)) if first is None else first
-            fewest = min(map(share.running, first))
-            first = [worker for worker in first if share.running(worker) == fewest]
-        if first is not None:
-            return first[0] if slowdown is None else min(first, key=slowdown)
-        if slowdown is not None and len(share.takes) > 1:
-            return min(islice(share.takes, _COMPARED), key=slowdown)
-        return next(iter(share.takes))
-
-    def avoids_idle_until(self, now: float, api: str = "") -> float:
-        """Return until when a lost batch should wait for a worker of another host; ``now`` if it should not.
-
-        The batch waits while all idle workers are on avoided hosts, and a busy worker is on a host that is
-        not avoided or is avoided for less time. A worker must be idle for ``api``.
-        """
-        return self._hosts.avoided_until(self.of(api).takes, now)
-
     def spares_one_until(self, now: float) -> float:
         """Return until when a batch that runs again should wait for another worker; ``now`` if it should not.
 
@@ -194,7 +148,7 @@ class Slots:
     def occupy(self, running: Batch[Any]) -> None:
         """Start a batch on the idle worker that it names, which takes a slot of the worker."""
         self.changes += 1
-        worker, share = running.worker, self.of(running.api)
+        worker, share = running.worker, self.shares.of(running.api)
         self._running[running.number] = running
         is_retried = running.entries[0].queue.retry is not None
         if is_retried:
@@ -206,7 +160,7 @@ class Slots:
         else:
             del self._idle[worker]
             self._batches[worker] = [running]
-            self._count_idle()
+            self.shares.count_idle()
         self._limit_time(running)
 
     def next_ahead(self, now: float, api: str, prepare_s: float = 0.0) -> Batch[Any] | None:
@@ -217,10 +171,10 @@ class Slots:
         nothing while another API waits for its reserved worker. If the worker prepares the batch while it
         runs the other, ``prepare_s`` is how long: the end may be uncertain by as much more.
         """
-        share = self.of(api)
+        share = self.shares.of(api)
         if not self._takes_ahead or isinstance(share, ConcurrentShare):
             return None
-        if self._own and any(share.is_short for share in self.shares):
+        if len(self.shares.all) > 1 and any(share.is_short for share in self.shares.all):
             return None
         for running in islice(share.batches, _MOST_LATE + 1):
             if now < running.finish + running.transport_s:
@@ -240,7 +194,7 @@ class Slots:
     def put_ahead(self, ahead: Batch[Any]) -> None:
         """Note that a batch ahead has been sent to its worker."""
         self.changes += 1
-        batches, share = self._batches[ahead.worker], self.of(ahead.api)
+        batches, share = self._batches[ahead.worker], self.shares.of(ahead.api)
         self._running[ahead.number] = ahead
         share.remove(batches[0])
         batches.append(ahead)
@@ -271,7 +225,7 @@ class Slots:
         self._forget(running)
         batches = self._batches[worker]
         if is_healthy:
-            self.of(batches[-1].api).remove(batches[-1])
+            self.shares.of(batches[-1].api).remove(batches[-1])
         has_run = running is batches[0]
         batches.remove(running)
         if batches:
@@ -279,12 +233,12 @@ class Slots:
                 batches[0].started = now
                 self._limit_time(batches[0])
             if is_healthy:
-                self.of(batches[0].api).add(batches[0])
+                self.shares.of(batches[0].api).add(batches[0])
         else:
             del self._batches[worker]
             if is_healthy:
                 self._idle[worker] = None
-        self._count_idle()
+        self.shares.count_idle()
         return running
 
     def _end_beside(self, ended: Batch[Any], *, is_healthy: bool) -> None:
@@ -295,11 +249,11 @@ class Slots:
         if not self._beside[worker]:
             del self._beside[worker]
         if is_healthy:
-            share = self.of(ended.api)
+            share = self.shares.of(ended.api)
             share.remove(ended)
             if isinstance(share, ConcurrentShare):
                 share.ended(worker, retried=is_retried)
-        self._count_idle()
+        self.shares.count_idle()
 
     def give_up_overdue(self, now: float) -> list[tuple[list[Batch[Any]], list[Batch[Any]]]]:
         """Remove each worker with a batch that ran past its timeout.
@@ -323,22 +277,18 @@ class Slots:
         """Return when each worker for an API is free, soonest first; or when starting ones are due."""
         if not self._workers:
             return self.launches.due(now)
-        share = self.of(api)
+        share = self.shares.of(api)
         if share.idle or share.batches:
             return share.free_at(now)
         # The workers of this share were lost: it gets the first that others finish with.
-        return [max(now, min([each.finishes[0] for each in self.shares if each.finishes], default=now))]
+        return [max(now, min([each.finishes[0] for each in self.shares.all if each.finishes], default=now))]
 
     def stats(self, now: float) -> WorkStats:
         """Return the number of workers, and the batches that they run."""
         running = [
             RunningBatch(
-                batch.worker,
-                batch.api,
-                batch.rows,
-                len(batch.entries),
-                now - batch.started,
-                batch.started + batch.predicted_s - now,
+                *(batch.worker, batch.api, batch.rows, len(batch.entries)),
+                *(now - batch.started, batch.started + batch.predicted_s - now),
             )
             for batches in (*[batches[:1] for batches in self._batches.values()], *self._beside.values())
             for batch in batches
@@ -348,8 +298,8 @@ class Slots:
     def _leave(self, worker: int) -> None:
         if worker in self._workers:
             for batch in self._batches.get(worker, [])[-1:] + self._beside.get(worker, []):
-                self.of(batch.api).remove(batch)
-            for share in self._concurrent():
+                self.shares.of(batch.api).remove(batch)
+            for share in self.shares.concurrent():
                 share.leave(worker)
         self._workers.pop(worker, None)
         self._idle.pop(worker, None)
@@ -371,41 +321,25 @@ class Slots:
             self._forget(running)
         return batches
 
-    def _concurrent(self) -> list[ConcurrentShare]:
-        return [share for share in self._own.values() if isinstance(share, ConcurrentShare)]
-
     def _deal(self) -> None:
         self.changes += 1
-        self.shares = [*self._own.values(), self.shared]
-        for share in self.shares:
-            share.clear()
-        for share in self._concurrent():
+        self.shares.clear()
+        for concurrent in self.shares.concurrent():
             for worker in self._workers:
-                share.join(worker)
+                concurrent.join(worker)
         for worker in self._workers:
             for batch in self._batches.get(worker, [])[-1:]:
-                self.of(batch.api).add(batch)
+                self.shares.of(batch.api).add(batch)
             for batch in self._beside.get(worker, []):
-                share = self.of(batch.api)
+                share = self.shares.of(batch.api)
                 share.add(batch)
                 if isinstance(share, ConcurrentShare):
                     share.began(worker, retried=batch.number in self._retried)
         self._count()
 
     def _count(self) -> None:
-        """Count the workers again, after a change. The last worker is for all APIs."""
-        left = self.workers = len(self._workers)
-        for share in self._own.values():
-            if share.reserved:
-                share.workers = min(share.reserved, self.workers)
-                left -= share.reserved
-        self.shared.workers = min(self.workers, max(1, left))
-        self._count_idle()
-
-    def _count_idle(self) -> None:
-        self.idle = len(self._idle)
-        for share in self.shares:
-            share.count_idle(self.idle)
+        self.workers = len(self._workers)
+        self.shares.count()
 
     def _forget(self, running: Batch[Any]) -> None:
         """Drop a removed batch from the retried batches and from the timeouts."""

@@ -51,7 +51,7 @@ def test_the_fastest_idle_worker_is_next() -> None:
     slowdowns = {0: 2.0, 1: 1.0, 2: 0.5, 3: 0.5}
     order = []
     for batch in range(4):
-        order.append(slots.next_idle(slowdowns.__getitem__, now=0.0))
+        order.append(slots.shares.next_idle(slowdowns.__getitem__, now=0.0))
         slots.occupy(running(batch=batch, worker=order[-1]))
 
     assert order == [2, 3, 1, 0]
@@ -61,8 +61,8 @@ def test_of_many_idle_workers_the_first_sixteen_are_compared() -> None:
     """One that is idle for a short time waits for its turn, however fast it is."""
     slots = slots_with(40)
 
-    assert slots.next_idle(lambda worker: -worker, now=0.0) == 15
-    assert slots.next_idle(None, now=0.0) == 0
+    assert slots.shares.next_idle(lambda worker: -worker, now=0.0) == 15
+    assert slots.shares.next_idle(None, now=0.0) == 0
 
 
 def test_batches_predicted_to_end_at_one_moment_are_kept_apart() -> None:
@@ -70,11 +70,11 @@ def test_batches_predicted_to_end_at_one_moment_are_kept_apart() -> None:
     slots = slots_with(3)
     for batch in (1, 2, 3):
         slots.occupy(running(batch=batch, worker=batch - 1, rows=batch, predicted_s=4.0))
-    assert values(slots.shared.rows("a")) == [1, 2, 3]
-    assert values(slots.shared.rows("b")) == [0, 0, 0]
+    assert values(slots.shares.shared.rows("a")) == [1, 2, 3]
+    assert values(slots.shares.shared.rows("b")) == [0, 0, 0]
 
     slots.finish(2, now=0.0)
-    assert values(slots.shared.rows("a")) == [1, 3]
+    assert values(slots.shares.shared.rows("a")) == [1, 3]
     assert values(slots.free_at(1.0, "a")) == [1.0, 4.0, 4.0]
 
 
@@ -90,7 +90,7 @@ def preferred(slots: Slots, *, now: float) -> list[int]:
     """Take all idle workers, one after another."""
     order = []
     while slots.idle:
-        order.append(slots.next_idle(lambda _: 1.0, now=now))
+        order.append(slots.shares.next_idle(lambda _: 1.0, now=now))
         slots.occupy(running(batch=100 + len(order), worker=order[-1]))
     return order
 
@@ -99,8 +99,8 @@ def test_a_host_that_lost_a_worker_is_used_last_for_two_seconds() -> None:
     """However fast its other workers are; they are used if there are no others."""
     slots = on_hosts("xxyxy")
     slots.lose(0, now=5.0)
-    assert slots.next_idle(lambda worker: worker, now=6.9) == 2
-    assert slots.next_idle(lambda worker: worker, now=7.0) == 1
+    assert slots.shares.next_idle(lambda worker: worker, now=6.9) == 2
+    assert slots.shares.next_idle(lambda worker: worker, now=7.0) == 1
 
     slots.lose(1, now=7.0)
     assert preferred(slots, now=8.9) == [2, 4, 3]
@@ -119,7 +119,7 @@ def test_the_host_of_a_lost_worker_that_was_retired_is_not_avoided() -> None:
     assert len(overdue) == 1
     assert slots.lose(1, now=0.5) == []
     slots.occupy(running(batch=3, worker=2))
-    assert slots.avoids_idle_until(0.5) == 0.5
+    assert slots.shares.avoids_idle_until(0.5) == 0.5
 
 
 def test_each_worker_has_its_own_size_for_each_api() -> None:

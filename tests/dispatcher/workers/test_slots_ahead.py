@@ -100,7 +100,7 @@ def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
     assert slots.changes > changes
     assert counts(slots) == (1, 0, 2)
     assert values(slots.free_at(1.0, "a")) == [6.0]
-    assert values(slots.shared.rows("a")) == [3]
+    assert values(slots.shares.shared.rows("a")) == [3]
     assert slots.next_timeout == 10.0
 
     finished = slots.finish(1, now=4.5)
