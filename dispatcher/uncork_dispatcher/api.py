@@ -201,7 +201,7 @@ class Api:
         return queue.oldest.arrival + max(self.rules.goal_s, 2 * self.model.smallest_s)
 
     def due_at(self, now: float, expires_at: float, *, bulk: bool = False) -> float:
-        """Return the deadline, less the transport, of a request that arrives ``now``."""
+        """Return when the worker should be done with a request that arrives ``now``."""
         rules = self.rules
         due_at = now + (rules.bulk_goal_s if bulk and rules.bulk_goal_s is not None else rules.goal_s)
         return (due_at if due_at < expires_at else expires_at) - self.model.allowance_s

@@ -403,6 +403,9 @@ class AsyncDispatcher(Generic[P, R]):
             raise
         with self._bursts:
             settle(batch, settled)
+        if status == "worked":
+            now = self._now()
+            self._core.responses_written(batch.api, now - ended_at, now=now)
         if actions:
             self._report(actions, now)
         self._observers.batch_ended(batch, status)

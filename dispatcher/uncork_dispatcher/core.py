@@ -302,6 +302,15 @@ class Dispatcher:
             self._wakeup = next_timeout if leaving is None else min(next_timeout, leaving.expires_at)
         return True
 
+    def responses_written(self, api: str, seconds: float, *, now: float) -> None:
+        """Learn that the responses of a batch were written ``seconds`` after its end; no poll is needed.
+
+        Deadlines allow for this time. Without such calls it counts as 0 s.
+        """
+        self._tick(now)
+        if api in self._apis:
+            self._apis[api].model.observe_responses(seconds)
+
     def profile(self, api: str, worker: int, chunks: Sequence[tuple[float, float]], *, now: float) -> None:
         """Learn from (rows, seconds) of batches that a worker ran as its warm-up, without requests."""
         self._advance(now)

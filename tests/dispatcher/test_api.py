@@ -127,6 +127,35 @@ def test_transport_brings_deadlines_forward() -> None:
     assert api.due_at(5.0, 5.5) == pytest.approx(5.375, abs=0.002)
 
 
+def test_responses_bring_deadlines_forward_twice() -> None:
+    """A request waits for its own response and, if it comes as others are written, until it is read."""
+    api = Api(ApiRules(name="a", goal_s=1.0))
+    for _ in range(200):
+        api.model.observe_responses(0.125)
+
+    assert api.due_at(5.0, math.inf) == pytest.approx(5.75, abs=0.002)
+
+
+def test_a_stall_while_responses_are_written_counts_little() -> None:
+    api = Api(ApiRules(name="a", goal_s=1.0))
+    for _ in range(200):
+        api.model.observe_responses(0.01)
+    api.model.observe_responses(5.0)
+
+    assert api.due_at(5.0, math.inf) == pytest.approx(5.98, abs=0.008)
+
+
+def test_a_goal_is_out_of_reach_if_the_responses_take_too_long() -> None:
+    """Otherwise every request would be refused."""
+    api = Api(RULES)
+    for _ in range(200):
+        api.model.observe_responses(0.4)
+    told = [api.learn(running(), (), 0.2) is not None for _ in range(6)]
+
+    assert told.index(True) == 4
+    assert not api.model.can_predict(1)
+
+
 def test_deadlines_do_not_move_with_every_batch() -> None:
     api = Api(ApiRules(name="a", goal_s=1.0))
     allowed = []

@@ -10,6 +10,9 @@ from uncork_dispatcher.learning.estimator import BatchTimeEstimator
 from uncork_dispatcher.learning.measures import BatchSize, Measures, Rows
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 
+# The share of the latest batch in an average.
+_MEMORY = 0.1
+
 
 class ServiceModel:
     """Predicts the batch times of one API, and whether its goal can be met."""
@@ -23,8 +26,10 @@ class ServiceModel:
         """How many batches have shown their transport."""
         self.transport_s = 0.0
         """Average seconds that a batch spends on the way to the worker and back."""
+        self.responses_s = 0.0
+        """Average seconds from the end of a batch until its responses are written."""
         self.allowance_s = 0.0
-        """Seconds that deadlines allow for transport, and for what batches behind others do not wait for."""
+        """Seconds that deadlines allow for all that is not the worker's time."""
         self._goal_s = goal_s
         self._limit_rows = limit_rows
         self.measures = Measures()
@@ -118,20 +123,17 @@ class ServiceModel:
             self.measures.observe(part, chunk_s / slowdown, rows if part is size else None)
             transport_s -= chunk_s
         if not was_ahead:
-            # A stall of this process must not count for long.
-            # A transport of up to 1 ms is never an outlier.
-            transport_s = max(0.0, min(transport_s - (prepare_s or 0.0), 4 * self.transport_s + 0.001))
             self._transports += 1
             # The first few count equally: under load most batches may soon go ahead, and show nothing.
-            share = max(0.1, 1 / self._transports)
-            self.transport_s += share * (transport_s - self.transport_s)
-        # In steps: deadlines that move with every batch would not come in the order of arrival.
-        allowance_s = self.transport_s
-        if prepare_s is not None and self._prepares.known_rows is not None:
-            allowance_s += self.prepare_s(self._prepares.known_rows[1])
-        if abs(allowance_s - self.allowance_s) > 0.002 * self._goal_s:
-            self.allowance_s = allowance_s
+            share = max(_MEMORY, 1 / self._transports)
+            self.transport_s = _followed(self.transport_s, transport_s - (prepare_s or 0.0), share)
+        self._update_allowance()
         self._update_estimate()
+
+    def observe_responses(self, seconds: float) -> None:
+        """Learn that the responses of a batch were written ``seconds`` after its end."""
+        self.responses_s = _followed(self.responses_s, seconds, _MEMORY)
+        self._update_allowance()
 
     def observe_profile(self, worker: int, chunks: Sequence[tuple[float, float]]) -> None:
         """Learn from (rows, seconds) of batches that warmed a worker up; ignore batches above the limit."""
@@ -148,13 +150,22 @@ class ServiceModel:
 
     def goal_lost(self) -> float | None:
         """Return the seconds of the smallest request if the goal has just gone out of reach, else None."""
-        needed_s = self.smallest_s + self.transport_s
+        needed_s = self.smallest_s + self.transport_s + self.responses_s
         if self._out_of_reach:
             # Within reach again once the smallest request takes less than 90 % of the goal.
             self._out_of_reach = needed_s > 0.9 * self._goal_s
             return None
         self._out_of_reach = needed_s > self._goal_s and self.estimate.earned_rows > 0
         return needed_s if self._out_of_reach else None
+
+    def _update_allowance(self) -> None:
+        # Responses count twice: while those of a batch are written, the requests that arrive are not read.
+        allowance_s = self.transport_s + 2 * self.responses_s
+        if self._prepares.known_rows is not None:
+            allowance_s += self.prepare_s(self._prepares.known_rows[1])
+        # In steps: deadlines that move with every batch would not come in the order of arrival.
+        if abs(allowance_s - self.allowance_s) > 0.002 * self._goal_s:
+            self.allowance_s = allowance_s
 
     def _observe_speed(self, worker: int, size: float, seconds: float) -> None:
         estimate = self.measures.estimate
@@ -178,5 +189,11 @@ class ServiceModel:
         earned = self.measures.estimate.earned_rows
         # Before the first batch the size of requests is unknown, whatever a profile says.
         answered = self._smallest.rows < math.inf
-        reachable = answered and self.smallest_s + self.transport_s <= self._goal_s
+        reachable = answered and self.smallest_s + self.transport_s + self.responses_s <= self._goal_s
         self._trusted_size = earned if earned > 0 and reachable else -1.0
+
+
+def _followed(average_s: float, seconds: float, share: float) -> float:
+    """Return an average that follows the latest time."""
+    # A stall of this process must not count for long. A time of up to 1 ms is never an outlier.
+    return average_s + share * (max(0.0, min(seconds, 4 * average_s + 0.001)) - average_s)

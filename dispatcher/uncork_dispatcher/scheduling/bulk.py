@@ -11,13 +11,14 @@ batches of the first class, or runs alone on idle workers. A batch with bulk may
 
 where a batch of ``n`` rows takes ``a + b * n`` and its transport ``t``, ``U`` is one plus twice the relative
 deviation of batch times, the first class brings ``rate`` rows per second, and ``rho = rate * b / W`` with
-``W`` workers. Arrivals of a whole wait ``H`` and their batch meet the goal ``g`` if::
+``W`` workers. Arrivals of a whole wait ``H`` and their batch meet the goal ``g``, less what deadlines allow
+for transport and responses, if::
 
     U * (H + a + b * rate * H) = g - margin
 
-*Hole*: a time longer than ``H`` in which no worker becomes free. The batch may end ``H`` after the worker
-before the first hole is free. Without bulk, ``(a + t) / (1 - rho)`` is the shortest time between two batches
-of a worker with which it keeps up with the first class. Source: ours.
+*Hole*: a time longer than ``H - t`` in which no worker becomes free. The batch may end ``H - t`` after the
+worker before the first hole is free. Without bulk, ``(a + t) / (1 - rho)`` is the shortest time between two
+batches of a worker with which it keeps up with the first class. Source: ours.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class BulkRoom:
         """Return the rows of the largest batch with bulk that arrivals of the first class can wait for."""
         estimate, rate = api.model.estimate, api.traffic.all.load_rate(now)
         seconds = min(
-            longest_wait_s(api.rules.goal_s, rate, estimate),
+            _wait_s(api, rate),
             self._cycles_s(api, estimate, workers=workers, now=now),
         )
         return min(api.limit_rows, estimate.rows_within(seconds, z=0))
@@ -174,7 +175,7 @@ class BulkRoom:
                 continue
             rate = other.traffic.all.load_rate(now)
             if rate * seconds > _FEW_ARRIVALS:
-                other_s = longest_wait_s(goal_s, rate, other.model.estimate)
+                other_s = _wait_s(other, rate)
                 wait_s = min(wait_s, other_s) if other_s > 0 else wait_s
         return wait_s
 
@@ -187,7 +188,7 @@ class BulkRoom:
         for name in share.apis:
             other = self._apis[name]
             if rate := other.traffic.all.load_rate(now):
-                wait_s = min(wait_s, longest_wait_s(other.rules.goal_s, rate, other.model.estimate))
+                wait_s = min(wait_s, _wait_s(other, rate))
         free_in_s = [until - now for until in share.finishes]
         if share.idle > 1:
             free_in_s.insert(0, 0.0)
@@ -234,3 +235,9 @@ class BulkRoom:
         bulk.owed_s += _SHARE * self._slots.shares.of(api.rules.name).workers * (now - bulk.queued_since)
         bulk.owed_s, bulk.queued_since = min(bulk.owed_s, self._most_s(api)), now
         return bulk.owed_s
+
+
+def _wait_s(api: Api, rate: float) -> float:
+    """Return the longest time until the end of a batch after which responses to arrivals are in time."""
+    model = api.model
+    return longest_wait_s(api.rules.goal_s - model.allowance_s, rate, model.estimate) - model.transport_s

@@ -83,6 +83,8 @@ class _Simulation:
         """When each worker has executed all its batches."""
         self._prepares_until = [0.0] * scenario.workers
         """When each worker has prepared all its batches."""
+        self._writes_until = 0.0
+        """When the gateway has written the responses of the last batch."""
         self._gateway_busy_until = 0.0
         """When the gateway has done its work on all answered requests of a closed loop."""
         self._result = Run()
@@ -113,7 +115,7 @@ class _Simulation:
             # The end of a batch whose worker died is no event.
             while events and events[0][2] == self._finish and events[0][3] not in self._sent:
                 heapq.heappop(events)
-            now = times[arrived] if arrived < arrivals else math.inf
+            now = max(times[arrived], self._writes_until) if arrived < arrivals else math.inf
             if events and events[0][0] < now:
                 now = events[0][0]
             if wakeup < now:
@@ -166,7 +168,7 @@ class _Simulation:
             source=self._source(client, request),
         )
         self._clients[request] = client
-        self._arrivals[request] = now
+        self._arrivals[request] = now if self._closed else self._times[client]
         if refused is not None:
             self._refuse(refused, now)
 
@@ -295,8 +297,13 @@ class _Simulation:
             self._execute(self._core.poll(now), now)
         self._to_poll = self._core.next_wakeup() <= now
         answered = self._result.answered
+        written_at = now
         for request in batch.requests:
-            answered.append(self._ended(request, now))
+            written_at += self._scenario.response_s
+            answered.append(self._ended(request, written_at))
+        if self._scenario.response_s:
+            self._writes_until = written_at
+            self._core.responses_written(_API, written_at - now, now=now)
         self._result.batches.append(
             SimulatedBatch(
                 batch.worker,

@@ -43,6 +43,7 @@ class Scenario:
             arrival; None: requests have no groups.
         sources: how the core identifies clients.
         transport_s: transport of a batch to the worker and of its results back, together.
+        response_s: how long the gateway writes one response; meanwhile it reads no request.
         bulk: the clients that send requests of the second class, as long as others arrive.
         bulk_rows: the rows of each of their requests.
         bulk_goal_s: the goal of the second class, infinity without; None: there is one class.
@@ -64,6 +65,7 @@ class Scenario:
     groups: Callable[[int, random.Random], int] | None = None
     sources: Sources = "clients"
     transport_s: float = 0.0
+    response_s: float = 0.0
     bulk: Clients | None = None
     bulk_rows: float = 1.0
     bulk_goal_s: float | None = math.inf

@@ -175,8 +175,13 @@ class Callers:
     def __init__(self) -> None:
         self.waiting: list[str] = []
         self.log: list[str] = []
+        self.writes_s = 0.0
+        """How long the responses of a batch take."""
+        self.written_s = 0.0
+        self.workers = Workers()
+        loop = asyncio.get_running_loop()
         self.shell: AsyncDispatcher[str, str] = AsyncDispatcher(
-            TaskRunner(Workers()), bursts=self, clock=asyncio.get_running_loop().time
+            TaskRunner(self.workers), bursts=self, clock=lambda: loop.time() + self.written_s
         )
         self.shell.set_api(fixed(0))
         self.shell.worker_ready(0)
@@ -201,6 +206,19 @@ class Callers:
 
     def __exit__(self, *error: object) -> None:
         self.log.append(")")
+        self.written_s += self.writes_s
+
+
+async def test_deadlines_leave_time_to_write_responses() -> None:
+    """Twice: a request may also arrive while others' responses are written."""
+    callers = Callers()
+    callers.writes_s = 0.05
+    for _ in range(60):
+        callers.submit("x")
+        await asyncio.sleep(0.1)
+
+    assert callers.workers.jobs[0].left_s == [0.3]
+    assert callers.workers.jobs[-1].left_s == [pytest.approx(0.2, abs=0.01)]
 
 
 async def test_waiting_requests_join_the_batch_that_is_about_to_start() -> None:

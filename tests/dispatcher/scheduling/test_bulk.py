@@ -43,6 +43,12 @@ def only_start(core: Dispatcher, now: float) -> Batch[Any]:
     return start
 
 
+def upper(core: Dispatcher) -> float:
+    """Return the factor from the batch times that the core predicts to those that are rarely exceeded."""
+    [stats] = core.stats(now=2.0)
+    return 1 + 2 * stats.estimate.spread
+
+
 def arrivals(per_s: float, seconds: float) -> list[float]:
     """Return the times of steady arrivals."""
     return [number / per_s for number in range(int(per_s * seconds))]
@@ -176,13 +182,49 @@ def test_riders_leave_the_goal_of_the_batch() -> None:
     assert start.released + start.predicted_s < 0.11
 
 
+def test_bulk_alone_leaves_time_for_the_transport_of_two_batches() -> None:
+    """Of its own, before arrivals get the worker, and of theirs."""
+    rows, divided = [], []
+    for transport_s in (0.0, 0.01):
+        core = taught(max_batch_rows=1000)
+        for number in range(40):
+            now = number / 20
+            core.submit(number, api="a", now=now)
+            start = only_start(core, now)
+            now += 0.0202 + transport_s
+            core.batch_done(start.number, status="worked", chunks=[(1, 0.0202)], now=now)
+        divided.append(16 * 10_000 / parts(core, 10_000, now=2.0))
+        for number in range(1000):
+            core.submit(("bulk", number), api="a", now=2.0, bulk=True)
+        rows.append(only_start(core, 2.0).rows)
+    assert rows[0] - rows[1] == pytest.approx(0.01 * (1 + 1 / upper(core)) / SLOPE_S, abs=4)
+    assert divided == pytest.approx(rows, rel=0.02)
+
+
+def test_riders_leave_time_to_write_responses() -> None:
+    rows = []
+    for seconds in (0.0, 0.01):
+        core = taught(max_batch_rows=1000)
+        for _ in range(200):
+            core.responses_written("a", seconds, now=-1.0)
+        rows.append(busy_then(core, first=1, bulk=1000).bulk_rows)
+    assert rows[0] - rows[1] == pytest.approx(2 * 0.01 / upper(core) / SLOPE_S, abs=4)
+
+
+@pytest.mark.parametrize("busy_gateway", [{"transport_s": 0.004}, {"response_s": 0.0001}])
+def test_a_busy_gateway_costs_bulk_instead_of_the_first_class(busy_gateway: dict[str, Any]) -> None:
+    idle, busy = [mixed(per_s=800, **cost) for cost in (dict[str, Any](), busy_gateway)]
+    assert late(busy, 0.1) < 0.01
+    assert 0.7 < bulk_per_s(busy) / bulk_per_s(idle) < 0.99
+
+
 def test_bulk_with_another_batch_key_does_not_ride() -> None:
     start = busy_then(taught(), first=3, bulk=5, key="other")
     assert start.requests == (0, 1, 2)
 
 
-def parts(core: Dispatcher, rows: float = 60, size_bytes: int = 0) -> int:
-    return core.bulk_parts("a", rows=rows, size_bytes=size_bytes, now=0.0)
+def parts(core: Dispatcher, rows: float = 60, size_bytes: int = 0, now: float = 0.0) -> int:
+    return core.bulk_parts("a", rows=rows, size_bytes=size_bytes, now=now)
 
 
 def test_large_bulk_requests_are_divided_to_fit() -> None:

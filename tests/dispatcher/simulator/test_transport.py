@@ -108,3 +108,14 @@ def test_a_first_stage_takes_no_time_of_a_crowded_worker() -> None:
     assert last < last_staged < 1.02 * last
     assert max(batch.seconds for batch in staged.batches[20:-3]) < 0.018 + 1e-6
     assert staged.batches[0].seconds == pytest.approx(0.001 + 0.011)
+
+
+def test_responses_are_written_one_after_another() -> None:
+    """A request that arrives meanwhile is read late; its latency counts from its arrival."""
+    run = simulate(Scenario(service=SERVICE, arrivals=[1.0, 1.0, 1.013], response_s=0.004))
+
+    assert [(one.arrival, one.finish) for one in run.answered] == [
+        pytest.approx((1.0, 1.012 + 0.004)),
+        pytest.approx((1.0, 1.012 + 0.008)),
+        pytest.approx((1.013, 1.012 + 0.008 + 0.011 + 0.004)),
+    ]
