@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -91,7 +92,8 @@ def lines_of(text: bytes) -> list[bytes]:
 def first_repeated(names: Sequence[str]) -> str | None:
     if len(set(names)) == len(names):
         return None
-    return next(name for name in names if names.count(name) > 1)
+    counts = Counter(names)
+    return next(name for name in names if counts[name] > 1)
 
 
 def _count_plain(lines: bytes, width: int) -> int:

@@ -25,7 +25,15 @@ from uncork_gateway.dialects.native import Native
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.raw_json import SPACE, check_utf8, elements, is_list, is_object, quoted
+from uncork_gateway.protocols.raw_json import (
+    SPACE,
+    check_utf8,
+    elements,
+    is_list,
+    is_object,
+    most_repeated_bytes,
+    quoted,
+)
 from uncork_workers.wire.messages import RowPath, json_path
 from uncork_workers.wire.schema import ErrorFormat
 
@@ -190,11 +198,11 @@ class Rerank(TextModel):
             else one
             for at, one in enumerate(self._texts(name, listed))
         ]
-        query = quoted(asked.query)
-        if len(query) * len(texts) > _MOST_REPEATED_BYTES:
+        query, most = quoted(asked.query), min(_MOST_REPEATED_BYTES, most_repeated_bytes(len(body)))
+        if len(query) * len(texts) > most:
             raise BadRequest(
-                f"the query has {len(query)} bytes for each of {len(texts)} texts, more than "
-                f"{_MOST_REPEATED_BYTES} in total; send a shorter query, or fewer texts in one request"
+                f"the query has {len(query)} bytes for each of {len(texts)} texts, more than {most} in "
+                "total; send a shorter query, or fewer texts in one request"
             )
         rows = [b'{"query":%b,"text":%b}' % (query, text) for text in texts]
         locate = partial(_in_pairs, name)

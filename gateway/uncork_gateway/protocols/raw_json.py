@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
 
@@ -25,14 +25,17 @@ _members_decoder = msgspec.json.Decoder(dict[str, Raw])
 _elements_decoder = msgspec.json.Decoder(list[Raw])
 # Numbers stay text: Python refuses to parse an integer with thousands of digits.
 _lenient_decoder = json.JSONDecoder(parse_int=str, parse_float=str)
+_MOST_LENIENT = 2**20
 _NOT_A_PART = re.compile(r"[ \t\r\n,:]*")
 _NUMERALS = b"0123456789.eE+- \t\r\n"
 _KINDS = {b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null", b"[": "list", b"{": "object"}
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},:]|[^][{},:"\s]+', re.DOTALL)
 _OPENING, _CLOSING = (b"[", b"{"), (b"]", b"}")
 _MOST_TOKENS = 4096
-# Of names that a few bytes repeat for each row.
+# Of names that a few bytes repeat for each row: what any request may have, and how many times its bytes.
 _MOST_NAMES_BYTES = 64 * 2**20
+_FREE_BYTES = 2**20
+_MOST_REPEATS = 24
 _MOST_NESTED = 64
 SPACE = b" \t\r\n"
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
@@ -189,13 +192,22 @@ def objects(names: Sequence[str], rows: Sequence[Sequence[bytes]]) -> list[bytes
         BadRequest: if the names, repeated in each row, would take too much memory.
     """
     starts = [quoted(name) + b":" for name in names]
-    size = sum(map(len, starts)) * len(rows)
-    if size > _MOST_NAMES_BYTES:
-        raise BadRequest(
-            f"the names of {plural(len(names), 'column')} for {plural(len(rows), 'row')} take {size} bytes; "
-            f"at most {_MOST_NAMES_BYTES} are accepted: send shorter names, or fewer rows in one request"
-        )
+    once = sum(map(len, starts))
+    size = once * len(rows)
+    if size > _FREE_BYTES:
+        sent = once + sum(map(len, chain.from_iterable(rows)))
+        most = min(_MOST_NAMES_BYTES, most_repeated_bytes(sent))
+        if size > most:
+            raise BadRequest(
+                f"the names of {plural(len(names), 'column')} for {plural(len(rows), 'row')} take {size} "
+                f"bytes; at most {most} are accepted: send shorter names, or fewer rows in one request"
+            )
     return [b"{%b}" % b",".join([b"%b%b" % pair for pair in zip(starts, row, strict=True)]) for row in rows]
+
+
+def most_repeated_bytes(sent: int) -> int:
+    """Return how many bytes a request of ``sent`` bytes may become by what is repeated for each row."""
+    return max(_FREE_BYTES, _MOST_REPEATS * sent)
 
 
 def quoted(text: str) -> bytes:
@@ -236,6 +248,7 @@ def _write(value: Parts, pieces: list[bytes]) -> None:
 
 
 def _read_object_leniently(body: bytes, name: str) -> dict[str, Raw]:
+    _check_lenient(body, name)
     text = body.decode().strip(" \t\r\n")
     try:
         _lenient_decoder.decode(text)
@@ -244,6 +257,19 @@ def _read_object_leniently(body: bytes, name: str) -> dict[str, Raw]:
     if not text.startswith("{"):
         raise Malformed(f"{name} is not a JSON object")
     return _as_members(_parts(text))
+
+
+def _check_lenient(body: bytes, name: str) -> None:
+    """Raise Malformed if there are too many values for Python's parser, which builds an object for each."""
+    if _separators(body) > _MOST_LENIENT and _separators(without_strings(body)) > _MOST_LENIENT:
+        raise Malformed(
+            f"{name} with NaN, Infinity or half a surrogate pair may have at most {_MOST_LENIENT} values; "
+            "send several requests"
+        )
+
+
+def _separators(text: bytes) -> int:
+    return sum(map(text.count, (b",", b"[", b"{")))
 
 
 def _parts(text: str) -> list[str]:

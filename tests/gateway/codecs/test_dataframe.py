@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.gateway.codecs.bodies import SCALARS, VALUES, mutated, written
 from uncork_gateway.codecs.base import Marshalled
 from uncork_gateway.codecs.cost import make_weigh
-from uncork_gateway.codecs.csv import read_lines, read_table, write_header
+from uncork_gateway.codecs.csv import first_repeated, read_lines, read_table, write_header
 from uncork_gateway.codecs.dataframe import DataFrameCodec
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import DataForm, Tensor
@@ -304,3 +304,17 @@ def test_rows_of_csv_are_weighed_as_those_of_json() -> None:
     assert cost("bytes") == len('{"n":2.5,"text":"ab"}{"n":7,"text":"c\\"d"}')
     with pytest.raises(BadRequest, match="the field 'm' is missing"):
         cost("m")
+
+
+def test_a_repeated_name_is_found_without_comparing_all_with_all() -> None:
+    class Name(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+    names = [Name(number) for number in range(1000)]
+    assert first_repeated([*names, Name(999)]) == "999"
+    assert Name.compared < 5000

@@ -12,7 +12,9 @@ import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from uncork_gateway.grpc.messages import POOL, SERVICES
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.grpc.messages import POOL, SERVICES, message, parse
+from uncork_gateway.grpc.protocols.values import varint
 
 ROOT = Path(__file__).parents[3]
 # Modules that register the definitions in protobuf's default pool.
@@ -187,3 +189,51 @@ for name in {[name for name in names if not name.startswith("google/")]}:
 """
 
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+LARGE = 2**20
+REQUEST = message("inference.ModelInferRequest")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        field(5, field(1, b"12345678")) * 100_000,
+        field(5, field(4, b"") * LARGE),
+        field(5, field(3, b"\x80\x01" * LARGE)),
+        field(5, field(5, field(8, b"") * LARGE)),
+        field(7, b"") * LARGE,
+        b"\x98\x06\x01" * LARGE,
+        b"\x9b\x06\x9c\x06" * LARGE,
+    ],
+    ids=["messages", "messages in one", "packed numbers", "texts", "bytes", "unknown", "groups"],
+)
+def test_more_fields_than_any_request_has_are_not_parsed(content: bytes) -> None:
+    """Each takes up to 72 times as much memory."""
+    with pytest.raises(BadRequest, match="a message may have at most 1000000 fields"):
+        parse(REQUEST, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        field(7, b"\x01" * 4 * LARGE),
+        field(5, field(5, field(6, b"\x01" * 3 * LARGE))),
+        field(5, field(5, field(8, b"x") * 900_000)),
+        field(5, field(5, field(3, b"\x80\x80\x01" * 900_000))),
+        field(200, b"\x01" * 2 * LARGE) + b"\x09" + bytes(8) + b"\x0d" + bytes(4),
+    ],
+    ids=["raw", "floats", "texts", "packed numbers", "unknown"],
+)
+def test_large_messages_of_fewer_fields_are_parsed(content: bytes) -> None:
+    assert parse(REQUEST, content) == REQUEST.FromString(content)
+
+
+@pytest.mark.parametrize("end", [b"\x80", b"\x98" + b"\x80" * 20, b"\x3a\x05x", b"\x0e"])
+def test_large_messages_that_are_broken_are_refused(end: bytes) -> None:
+    with pytest.raises(BadRequest, match=r"is not a valid inference\.ModelInferRequest"):
+        parse(REQUEST, field(7, bytes(LARGE)) + end)

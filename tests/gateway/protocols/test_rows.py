@@ -301,3 +301,22 @@ def test_names_that_would_be_repeated_too_often_are_refused() -> None:
     with pytest.raises(BadRequest, match="the names of 1 column for 20000 rows take 200060000 bytes"):
         as_rows(parse_rows(body))
     assert len(as_rows(parse_rows(body.replace(b"x" * 9990, b"")))) == rows
+
+
+def test_names_may_be_repeated_to_a_multiple_of_the_body() -> None:
+    """A megabyte is accepted from every request, and more from larger ones."""
+    body = b'{"inputs": {"%b": [%b]}}'
+
+    small = parse_rows(body % (b"x" * 1000, b",".join([b"1"] * 2000)))
+    with pytest.raises(BadRequest, match="at most 1048576 are accepted"):
+        as_rows(small)
+    assert len(as_rows(parse_rows(body % (b"x" * 1000, b",".join([b"1" * 50] * 2000))))) == 2000
+
+
+def test_values_that_only_the_lenient_parser_reads_are_limited() -> None:
+    """It takes 25 bytes of memory for each byte of such a body."""
+    body = b'{"instances": [NaN, "%b", [%b]]}'
+
+    with pytest.raises(BadRequest, match=r"with NaN, .* may have at most 1048576 values"):
+        parse_rows(body % (b"", b"[]," * 2**19 + b"[]"))
+    assert parse_rows(body % (b"[," * 2**20, b"")).rows == 3

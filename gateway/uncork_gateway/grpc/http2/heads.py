@@ -25,6 +25,8 @@ _FIELD_BYTES = 32
 # RFC 9113, section 8.2.1.
 _NAME = re.compile(rb":?[\x21-\x39\x3b-\x40\x5b-\x7e]+")
 _WRONG_IN_VALUE = re.compile(rb"[\0\r\n]")
+# More changes of the table's size than RFC 7541, section 4.2, allows. Each takes as long as a field.
+_RESIZES = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]*[\x00-\x7f]){3}")
 _PSEUDO = frozenset((b":method", b":scheme", b":path", b":authority"))
 _REQUIRED = (b":method", b":scheme", b":path")
 _OF_GRPC = frozenset(
@@ -95,6 +97,8 @@ class HeadReader:
         Raises:
             ConnectionFault: if the block is broken or too large.
         """
+        if _RESIZES.match(block):
+            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a block resizes the header table too often")
         before, self.decoded, self.decoded_bytes, self._fresh = self._table(), 0, len(block), None
         try:
             fields: list[Header] = list(self._decoder.decode(block, raw=True))

@@ -12,6 +12,8 @@ FREE_FIELDS = 32
 """Header fields of a call that cost nothing; the others cost more than their bytes."""
 FIELDS_PER_CONTROL = 8
 RESETS_PER_S = 200.0
+WINDOWS_PER_CONTROL = 16
+"""A change of INITIAL_WINDOW_SIZE changes the windows of all streams."""
 # Many small answers may be on their way to a client that reads: those of all streams of a connection.
 _LEAST_UNSENT_BYTES = 64 * 2**20
 
@@ -66,9 +68,9 @@ class Allowance:
         self.tokens = burst
         self._at = clock()
 
-    def spend(self) -> bool:
-        """Take a token; return False if none is left."""
+    def spend(self, tokens: float = 1) -> bool:
+        """Take tokens; return False if too few are left."""
         now = self._clock()
-        self.tokens = min(self._burst, self.tokens + (now - self._at) * self._per_s) - 1
+        self.tokens = min(self._burst, self.tokens + (now - self._at) * self._per_s) - tokens
         self._at = now
         return self.tokens >= 0

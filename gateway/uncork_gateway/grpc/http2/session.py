@@ -23,6 +23,7 @@ from uncork_gateway.grpc.http2.limits import (
     FIELDS_PER_CONTROL,
     FREE_FIELDS,
     RESETS_PER_S,
+    WINDOWS_PER_CONTROL,
     Allowance,
     GrpcLimits,
 )
@@ -157,9 +158,12 @@ class Session:
         fields = self._heads.decoded
         self.turn.left -= fields * FIELD_WORK + self._heads.decoded_bytes // BLOCK_BYTES_PER_WORK
         if fields > FREE_FIELDS:
-            self.control.tokens -= (fields - FREE_FIELDS) / FIELDS_PER_CONTROL
-            if self.control.tokens < 0:
-                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many header fields")
+            self._spend((fields - FREE_FIELDS) / FIELDS_PER_CONTROL, "too many header fields")
+
+    def _spend(self, tokens: float, fault: str) -> None:
+        """Charge the client for work that exceeds its bytes."""
+        if not self.control.spend(tokens):
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, fault)
 
     def postpone(self, number: int) -> None:
         """Read the remaining messages of a stream in a later turn of the event loop."""
@@ -318,11 +322,13 @@ class Session:
         self.outbox.add(frames.frame(frames.SETTINGS, frames.ACK, 0))
 
     def _change_windows(self, window: int) -> None:
+        self._spend(len(self.streams) / WINDOWS_PER_CONTROL, "the windows of many streams change too often")
         difference, self._stream_window = window - self._stream_window, window
-        for number, stream in self.streams.items():
+        for stream in self.streams.values():
             stream.window += difference
             if stream.window > MAX_WINDOW_BYTES:
                 raise _window_too_large()
+        for number in list(self.outbox.blocked):
             self.outbox.window_opened(number)
 
     def settings_acknowledged(self) -> None:
@@ -357,8 +363,7 @@ class Session:
         if sent_bytes > self._earned_bytes:
             self.control.tokens += (sent_bytes - self._earned_bytes) / _BYTES_PER_CONTROL
             self._earned_bytes = sent_bytes
-        if not self.control.spend():
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that are not part of calls")
+        self._spend(1, "too many frames that are not part of calls")
 
     def _charge_reset(self) -> None:
         if not self._resets.spend():
