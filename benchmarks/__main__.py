@@ -26,6 +26,7 @@ BENCHMARKS = {
     "policies": Benchmark("policies", "the policies in declared sets of cells, simulated"),
     "ablation": Benchmark("ablation", "the value of each mechanism of cork, simulated"),
     "classes": Benchmark("classes", "bulk beside requests with a goal, simulated"),
+    "classes-live": Benchmark("classes_live", "classes and groups on a real gateway"),
     "stages": Benchmark("stages", "a worker that prepares batches while its model runs, and two workers"),
     "padding": Benchmark("padding.bench", "batches chosen by the lengths of their rows, simulated"),
     "interop proxy": Benchmark("interop.bench", "the proxy in front of MLServer and KServe"),

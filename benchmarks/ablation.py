@@ -2,8 +2,8 @@
 
 A variant is a small subclass of the policy. The simulator runs policy and variant in the same cells with the
 same seeds, and so with the same arrivals. Each cell has one figure: mean latency in an open loop, time per
-answer in a closed loop, and time per answer within the goal where the goal binds. The tables show its ratio,
-variant to policy: above 1, the mechanism is worth something.
+answer in a closed loop. The tables show its ratio, variant to policy: above 1, the mechanism is worth
+something.
 
     scripts/bench ablation --processes 2 --markdown ablation.md
 """
@@ -11,7 +11,6 @@ variant to policy: above 1, the mechanism is worth something.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -38,7 +37,6 @@ from uncork_dispatcher.simulator.service import ServiceTime
 
 _FIRST_SEED = 101
 _NO_GOAL_MS = 1e6
-_LARGE_ROWS, _LARGE_SHARE = 60, 0.01
 _UNLIKE_SPEEDS = ((1.0, 3.0), (1.0, 1.0, 1.0, 3.0), (1.0, 1.0, 2.0, 2.0))
 
 
@@ -71,35 +69,6 @@ def unlike_cells() -> list[Cell]:
         cells += [replace(cell, load=load) for load in (0.2, 0.5, 0.8)]
         cells += [replace(cell, load=None, clients=clients, goal_ms=_NO_GOAL_MS) for clients in (16, 64)]
     return cells
-
-
-@dataclass(frozen=True, kw_only=True)
-class MixedCell(Cell):
-    """A cell in which one of a hundred requests has 60 rows."""
-
-    @property
-    def rows(self) -> Callable[[random.Random], float]:
-        return _mixed_rows
-
-    @property
-    def capacity(self) -> float:
-        """Requests per second of all workers with full batches."""
-        return super().capacity / (1 + _LARGE_SHARE * (_LARGE_ROWS - 1))
-
-    def __str__(self) -> str:
-        return f"{super().__str__()} some large"
-
-
-def _mixed_rows(random_: random.Random) -> float:
-    return _LARGE_ROWS if random_.random() < _LARGE_SHARE else 1
-
-
-def mixed_cells() -> list[Cell]:
-    """Return cells in which a few requests keep a worker much longer than the others do."""
-    return [
-        MixedCell(intercept_ms=intercept, slope_ms=slope, noise_cv=0.1, workers=workers, load=load)
-        for (intercept, slope), workers, load in product(matrix.MODELS, (2, 4), (0.2, 0.5))
-    ]
 
 
 def pool_cells() -> list[Cell]:
@@ -153,25 +122,11 @@ def turns_cells() -> list[Cell]:
     ]
 
 
-def tight_cells() -> list[Cell]:
-    """Return cells with a goal that binds, several workers, and a load that is no overload."""
-    return [
-        cell
-        for cell in matrix.goal_cells()
-        if cell.noise_cv and cell.workers in (2, 8) and cell.load is not None and cell.load < 1.1
-    ]
-
-
 MATRICES: dict[str, Callable[[], list[Cell]]] = {
     "count": matrix.count_cells,
     "clients": lambda: matrix.closed_cells(workers=(1, 2, 8), clients=(4, 16, 64), noises=(0.1,)),
     "unlike": unlike_cells,
-    "goal": tight_cells,
-    "bursts": lambda: matrix.open_cells(
-        workers=(2, 8), loads=(0.2, 0.5, 0.8), arrivals=("gamma:4",), noises=(0.1,)
-    ),
     "pool": pool_cells,
-    "mixed": mixed_cells,
     "transport": transport_cells,
     "turns": turns_cells,
 }
@@ -214,7 +169,7 @@ def tasks_of(
 def run(task: Task) -> Measured:
     """Measure one policy in one cell with one seed."""
     cell = task.cell
-    # As many requests as with workers and requests that are alike: the formula covers no others.
+    # As many requests as with workers that are alike: the formula covers no others.
     alike = Cell(**{each.name: getattr(cell, each.name) for each in fields(Cell)})
     requests = requests_to_measure(alike, batches=task.batches)
     # No subclass of the policy can do this: the core itself chooses workers and sends batches ahead.
@@ -226,24 +181,20 @@ def run(task: Task) -> Measured:
         return measure(cell, task.policy, task.seed, requests=requests)
 
 
-def losses(name: str, seen: Seen, mechanism: str) -> list[Loss]:
-    """Return what the policy loses without the mechanism, in each cell of the matrix ``name``."""
+def losses(seen: Seen, mechanism: str) -> list[Loss]:
+    """Return what the policy loses without the mechanism, in each cell of a matrix."""
     found = []
     for cell, by_policy in seen.items():
         full = by_policy[FULL]
         variant = by_policy.get(variant_of(mechanism), full)
-        figure = ratio(
-            [cost(name, cell, each) for each in variant], [cost(name, cell, each) for each in full]
-        )
+        figure = ratio([cost(cell, each) for each in variant], [cost(cell, each) for each in full])
         p99 = ratio([each.p99_ms for each in variant], [each.p99_ms for each in full])
         found.append(Loss(cell, figure.value, p99.value))
     return found
 
 
-def cost(name: str, cell: Cell, measured: Measured) -> float:
+def cost(cell: Cell, measured: Measured) -> float:
     """Return the figure of a cell: a time, the shorter the better."""
-    if name == "goal":
-        return 1 / measured.goodput_per_s
     return measured.mean_ms if cell.clients is None else 1 / measured.rows_per_s
 
 
@@ -251,7 +202,7 @@ def sheet_of(name: str, seen: Seen, mechanisms: Iterable[str]) -> Sheet:
     """Return the table of one matrix."""
     rows = []
     for mechanism in mechanisms:
-        found = losses(name, seen, mechanism)
+        found = losses(seen, mechanism)
         worst, best = max(found, key=lambda loss: loss.figure), min(found, key=lambda loss: loss.figure)
         rows.append(
             [

@@ -31,10 +31,6 @@ def variant_of(mechanism: str) -> str:
     return f"{FULL}-without-{mechanism}"
 
 
-def one(cell: Cell) -> bool:
-    return cell.workers == 1
-
-
 def several(cell: Cell) -> bool:
     return cell.workers > 1
 
@@ -67,14 +63,6 @@ class WithoutPrice(CorkPolicy):
     def _best(self, view: View, load: Load, rows: float) -> Wait:
         certain = view.estimate._replace(spread=0.0)
         return super()._best(view._replace(estimate=certain), load, rows)
-
-
-@without("requests", applies=lambda cell: several(cell) and cell.rows is not None)
-class WithoutRequests(CorkPolicy):
-    """Rows count, however many requests bring them."""
-
-    def _best(self, view: View, load: Load, rows: float) -> Wait:
-        return super()._best(view, load, view.rows)
 
 
 @without("releases", applies=several)
@@ -110,27 +98,9 @@ class WithoutReturns(CorkPolicy):
         return super()._best(view._replace(returns=Returns().forecast(now=view.now)), load, rows)
 
 
-@without("merge", applies=lambda cell: returning(cell) and one(cell))
-class WithoutMerge(CorkPolicy):
-    """Groups of clients that alternate stay apart."""
-
-    def _best(self, view: View, load: Load, rows: float) -> Wait:
-        in_turns = CorkPolicy(limit_rows=self.limit_rows)
-        in_turns.complete_rows = 1e300
-        return in_turns._best(view, load, rows)
-
-
 @without("share", applies=several)
 class WithoutShare(CorkPolicy):
     """One worker takes everything."""
 
     def _share(self, view: View, load: Load) -> float:
         return math.inf
-
-
-@without("return-probability", applies=lambda cell: returning(cell) and several(cell))
-class WithoutReturnProbability(CorkPolicy):
-    """Shares are dealt as if the clients of running batches did not return."""
-
-    def _share(self, view: View, load: Load) -> float:
-        return super()._share(view._replace(running_rows=(0.0,) * len(view.running_rows)), load)

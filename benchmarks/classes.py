@@ -2,6 +2,7 @@
 
     scripts/bench classes --seeds 3
     scripts/bench classes --bulk-rows 256
+    scripts/bench classes --busy-gateway
 
 Requests of the first class arrive at random, bulk is a closed loop with 512 rows outstanding, or at least two
 requests for each worker. Large requests are divided, as in the gateway. The bound of bulk is what workers
@@ -13,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import groupby, product
 from statistics import fmean, geometric_mean
@@ -28,6 +30,8 @@ _OUTSTANDING = 512
 _FULL = 64
 """The load is the rate divided by the capacity with batches of so many rows."""
 _WARM_UP_S, _MEASURED_S = 2.0, 4.0
+# What two busy cores take for a batch, and for the response of a row.
+_TRANSPORT_MS, _REQUEST_MS = 1.2, 0.025
 
 
 class Shares(NamedTuple):
@@ -48,9 +52,12 @@ def main(
         float | None,
         typer.Option(min=1, help="Rows of a bulk request; default: 1, or 4 if the fixed part is larger."),
     ] = None,
+    busy: Annotated[
+        bool, typer.Option("--busy-gateway", help="With transport, and time for responses.")
+    ] = False,
 ) -> None:
     """Print what each class gets in the declared cells."""
-    cells = list(class_cells())
+    cells = [busy_gateway(cell) if busy else cell for cell in class_cells()]
     with ProcessPoolExecutor(processes) as pool:
         found = list(pool.map(partial(shares, seeds=range(1, seeds + 1), bulk_rows=bulk_rows), cells))
     show(sheet_of(zip(cells, found, strict=True)), console=output(), lines=summary(cells, found))
@@ -75,17 +82,29 @@ def class_cells() -> Iterator[Cell]:
             yield cell
 
 
-def shares(cell: Cell, *, seeds: Iterable[int], bulk_rows: float | None = None) -> Shares:
+def busy_gateway(cell: Cell) -> Cell:
+    """Return a cell with about the overhead of a real gateway."""
+    return replace(cell, transport_ms=_TRANSPORT_MS, request_ms=_REQUEST_MS)
+
+
+def shares(
+    cell: Cell,
+    *,
+    seeds: Iterable[int],
+    bulk_rows: float | None = None,
+    outstanding: float = _OUTSTANDING,
+) -> Shares:
     """Measure both classes of one cell.
 
     A bulk request has ``bulk_rows`` rows, by default one, or four if the fixed part is larger.
     """
     rows = bulk_rows or (1.0 if cell.slope_ms >= cell.intercept_ms else 4.0)
-    runs = [_run(cell, seed, rows) for seed in seeds]
+    clients = max(2 * cell.workers, round(outstanding / rows))
+    runs = [_run(cell, seed, rows, clients) for seed in seeds]
     return Shares(*map(fmean, zip(*runs, strict=True)))
 
 
-def _run(cell: Cell, seed: int, bulk_rows: float) -> Shares:
+def _run(cell: Cell, seed: int, bulk_rows: float, clients: int) -> Shares:
     count = round(cell.rate * (_WARM_UP_S + _MEASURED_S))
     times = open_loop("poisson", rate=cell.rate, count=count, random_=random.Random(seed))
     scenario = Scenario(
@@ -94,7 +113,9 @@ def _run(cell: Cell, seed: int, bulk_rows: float) -> Shares:
         workers=cell.workers,
         limit_rows=4 * _FULL,
         goal_s=cell.goal_ms / 1000,
-        bulk=Clients(count=max(2 * cell.workers, round(_OUTSTANDING / bulk_rows))),
+        transport_s=cell.transport_ms / 1000,
+        response_s=cell.request_ms / 1000,
+        bulk=Clients(count=clients),
         bulk_rows=bulk_rows,
         seed=seed,
     )
@@ -105,14 +126,7 @@ def _run(cell: Cell, seed: int, bulk_rows: float) -> Shares:
     )
     bulk = [one.length for one in answered if one.bulk and _WARM_UP_S <= one.finish <= times[-1]]
     sent = sum(1 for time in times if time >= _WARM_UP_S)
-    full = Cell(
-        intercept_ms=cell.intercept_ms,
-        slope_ms=cell.slope_ms,
-        workers=cell.workers,
-        limit_rows=4 * _FULL,
-        goal_ms=cell.goal_ms,
-        load=cell.load,
-    )
+    full = replace(cell, limit_rows=4 * _FULL)
     return Shares(
         latencies[len(latencies) // 2],
         latencies[99 * len(latencies) // 100],
