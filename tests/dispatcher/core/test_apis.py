@@ -70,3 +70,12 @@ def test_a_flood_of_one_api_does_not_starve_the_other(many: ApiRules, few: ApiRu
 
     assert end.refused == {}
     assert max(end.latency[number] for number in range(1000, 1020)) < few.goal_s
+
+
+def test_responses_of_a_removed_api_teach_nothing() -> None:
+    """A caller may remove it as it gets the last one."""
+    core = core_with(TIGHT, LOOSE)
+    assert core.remove_api("tight")
+    core.responses_written("tight", 0.05, now=1.0)
+
+    assert [stats.name for stats in core.stats(now=1.0)] == ["loose"]
