@@ -23,7 +23,8 @@ from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.services.catalogue import Catalogue
-from uncork_gateway.services.memory_limits import LethalBatches, MemoryLimits
+from uncork_gateway.services.lethal_batches import LethalBatches
+from uncork_gateway.services.memory_limits import MemoryLimits
 from uncork_gateway.services.remote_workers import RemoteWorkers
 from uncork_gateway.services.scaling import Scaling, Workers
 from uncork_gateway.services.view import GpuGauges, ServiceView
