@@ -17,6 +17,7 @@ _HERE = Path(__file__).parent
 # The models, and MLServer's class for them.
 _MODELS = _HERE.parent / "peers" / "servers"
 _ID = "1"
+READY_PATH = "/v2/models/peer/ready"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,6 @@ class Service:
         return value
 
 
-READY_PATH = "/v2/models/peer/ready"
 REQUIREMENTS: Mapping[str, Sequence[str]] = {
     "mlserver": (*PEERS["mlserver"].requirements, "mlserver-sklearn==1.7.1"),
     "kserve": ("kserve==0.21.0",),

@@ -45,6 +45,8 @@ CLIENT_GONE = 499
 
 RefusalReason = Literal[ShedReason, "no_room", "too_many_connections", "api_removed"]
 """Why the gateway refused a request, for clients to branch on; see docs/reference/http.md."""
+PROBLEM_JSON = "application/problem+json"
+"""The media type of problem documents."""
 
 
 class GatewayError(Exception):
@@ -215,10 +217,6 @@ def openai_error(
     """Return an error in the form of OpenAI's API, with the ``reason`` of a refusal as its code."""
     kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
     return msgspec.json.encode({"error": {"message": detail, "type": kind, "param": None, "code": reason}})
-
-
-PROBLEM_JSON = "application/problem+json"
-"""The media type of problem documents."""
 
 
 class ErrorWriter(NamedTuple):

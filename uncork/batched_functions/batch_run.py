@@ -12,6 +12,9 @@ from uncork_workers.process.batches.search import Part, Search
 from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.wire.costs import Extent
 
+# The rest of the timeout is for the part that runs when the search for the items at fault ends.
+_SHARE_OF_TIMEOUT = 0.9
+
 
 class Failed(NamedTuple):
     """The exception that a call raises in place of a result."""
@@ -36,9 +39,6 @@ def for_callers(error: BaseException) -> Exception:
     failed.__cause__ = error
     return failed
 
-
-# The rest of the timeout is for the part that runs when the search for the items at fault ends.
-_SHARE_OF_TIMEOUT = 0.9
 
 _FORGOTTEN = RuntimeError("the batch has ended")
 

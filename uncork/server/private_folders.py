@@ -19,6 +19,10 @@ _LOCK = "lock"
 _MOST_PATH_BYTES = 107 if sys.platform == "linux" else 103
 _LONGEST_SOCKET = "/uncork-01234567/99/workers.sock"
 _SHORT = ("/tmp", "/var/tmp")
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+# A new file that has not taken its place for so long was left behind by a process that was killed.
+_LEFT_BEHIND_S = 3600.0
 
 
 @contextmanager
@@ -100,12 +104,6 @@ def make_private(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     if not is_private(folder):
         raise OSError(f"{folder} must be a folder of this user that no other user can access (mode 0700)")
-
-
-_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-# A new file that has not taken its place for so long was left behind by a process that was killed.
-_LEFT_BEHIND_S = 3600.0
 
 
 def read_private(folder: Path, name: str, *, most_bytes: int) -> bytes:

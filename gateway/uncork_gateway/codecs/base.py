@@ -25,6 +25,9 @@ from uncork_workers.wire.tensors import join_columns
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import RequestSpan
 
+# The most bytes of a header in a frame, apart from its name and value.
+_BYTES_PER_HEADER = 8
+
 
 class Sink(Protocol):
     """Receives a streamed response. Its methods must not raise."""
@@ -34,10 +37,6 @@ class Sink(Protocol):
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
         """Receive the next bytes of the response; ``head`` is None except with the first bytes."""
-
-
-# The most bytes of a header in a frame, apart from its name and value.
-_BYTES_PER_HEADER = 8
 
 
 class Marshalled(msgspec.Struct):

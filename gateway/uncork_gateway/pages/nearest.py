@@ -18,6 +18,12 @@ from uncork_gateway.errors import PROBLEM_JSON, RefusalReason, problem
 from uncork_gateway.headers import request_id_of
 from uncork_gateway.versions import FIRST
 
+_MODEL = "{model}"
+_OF_SERVER = "GET, HEAD, OPTIONS, POST"
+# Comparing two paths blocks the event loop for 0.1 ms or more, and a service may have hundreds.
+_COMPARED = 8
+_MOST_CHARACTERS = 300
+
 
 def problem_response(
     scope: Scope,
@@ -36,12 +42,6 @@ Methods = Mapping[str, str]
 
 OF_ROUTER = (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase)
 """The details of errors that the router raises, not a page."""
-
-_MODEL = "{model}"
-_OF_SERVER = "GET, HEAD, OPTIONS, POST"
-# Comparing two paths blocks the event loop for 0.1 ms or more, and a service may have hundreds.
-_COMPARED = 8
-_MOST_CHARACTERS = 300
 
 
 def methods_of(routes: Iterable[BaseRoute], models: Iterable[str] = ()) -> dict[str, str]:

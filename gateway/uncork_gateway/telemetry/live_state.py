@@ -10,6 +10,8 @@ from prometheus_client.registry import Collector
 
 from uncork_dispatcher import ApiRules, ApiStats, ClassStats
 
+_GOAL = "uncork_goal_seconds"
+
 
 @dataclass(eq=False, kw_only=True)
 class LiveState(Collector):
@@ -60,7 +62,6 @@ class LiveState(Collector):
         yield restarts
 
 
-_GOAL = "uncork_goal_seconds"
 _OF_BULK: dict[str, Callable[[ApiRules, ClassStats], float]] = {
     _GOAL: lambda rules, bulk: math.inf if rules.bulk_goal_s is None else rules.bulk_goal_s,
     "uncork_queue_rows": lambda rules, bulk: bulk.queued_rows,

@@ -22,6 +22,8 @@ from uncork_loadtests.traffic.payloads import source
 from uncork_loadtests.traffic.plan import Plan
 
 _CONNECT_SECONDS = 10.0
+# Without a limit, an overloaded generator would send on time and read its answers late, unnoticed.
+_MAX_CALLS_PER_TURN = 8
 
 
 class Traffic(ABC):
@@ -285,10 +287,6 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
             await self._lost.wait()
-
-
-# Without a limit, an overloaded generator would send on time and read its answers late, unnoticed.
-_MAX_CALLS_PER_TURN = 8
 
 
 class Timer:

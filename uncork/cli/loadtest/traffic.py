@@ -15,6 +15,15 @@ from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan
 from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_shape
 
 MOST_CLIENTS = 100_000
+NOWHERE = "http://service/"
+"""The URL of a plan until its server runs."""
+# Errors of a plan name its fields.
+_OPTIONS = flags("max_connections", "clients", "processes", "seconds") | {
+    "warmup_s": "--warmup-seconds",
+    "think_s": "--think-ms",
+    "goal_s": "--goal-ms",
+    "url": "TARGET",
+}
 
 
 def json_option() -> Any:
@@ -113,20 +122,9 @@ class LoadOptions(TrafficOptions):
     )
 
 
-NOWHERE = "http://service/"
-"""The URL of a plan until its server runs."""
-
 _OF_SERVICE = flags("path", "workers", "policy", "mb_max_latency")
 _OF_OPEN = flags("rate", "arrivals", "max_connections")
 TLS_OPTIONS = flags("ca", "insecure", "cert", "key")
-
-# Errors of a plan name its fields.
-_OPTIONS = flags("max_connections", "clients", "processes", "seconds") | {
-    "warmup_s": "--warmup-seconds",
-    "think_s": "--think-ms",
-    "goal_s": "--goal-ms",
-    "url": "TARGET",
-}
 
 
 def is_url(target: str) -> bool:

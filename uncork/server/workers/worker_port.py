@@ -17,6 +17,17 @@ from uncork.server.server_options import ServerOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.wire.certificates import ServerTls
 
+_NEED_PORT = (
+    "worker_host",
+    "worker_token_file",
+    "worker_tls_cert",
+    "worker_tls_key",
+    "worker_tls_client_ca",
+    "worker_insecure",
+)
+_LOCAL = "local"
+_RAY = "ray"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPortOptions(ServerOptions):
@@ -60,16 +71,6 @@ class WorkerPortOptions(ServerOptions):
         "Accept workers without TLS on any address; requests and results then cross the network unencrypted.",
         "--worker-insecure",
     )
-
-
-_NEED_PORT = (
-    "worker_host",
-    "worker_token_file",
-    "worker_tls_cert",
-    "worker_tls_key",
-    "worker_tls_client_ca",
-    "worker_insecure",
-)
 
 
 def check_worker_port(options: WorkerPortOptions, *, has_port: bool) -> None:
@@ -138,8 +139,6 @@ def waiting_for_workers(port: WorkerPort, admin_url: str, *, target: str, token_
     )
 
 
-_LOCAL = "local"
-_RAY = "ray"
 _HEAD = re.compile(r"(ray://)?([^\s/:]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
 _ADDRESS = re.compile(r"(?P<host>[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?")
 

@@ -24,6 +24,13 @@ from uncork_workers.wire.messages import Batch, Reply
 # A model that calls many small operations gives up the GIL at each. With the default of 5 ms, it would wait
 # that long for it each time while another thread runs Python code.
 _SWITCH_INTERVAL_S = 0.0005
+# Batches in a trial, and between two trials. The gateway sends the first few too late for an overlap.
+_TRIAL = 8
+_SETTLED = 500
+# A trial of overlap that does not pay is repeated after twice as many, up to this many: it may be expensive.
+_LONGEST = 8_000
+PAYS = 0.95
+"""Overlap pays if a batch then adds less than this share of its time without."""
 
 
 @dataclass(slots=True)
@@ -197,15 +204,6 @@ class OverlappingStages:
             self._errors.append(error)
         finally:
             self._turns.put(None)
-
-
-# Batches in a trial, and between two trials. The gateway sends the first few too late for an overlap.
-_TRIAL = 8
-_SETTLED = 500
-# A trial of overlap that does not pay is repeated after twice as many, up to this many: it may be expensive.
-_LONGEST = 8_000
-PAYS = 0.95
-"""Overlap pays if a batch then adds less than this share of its time without."""
 
 
 class Overlap:

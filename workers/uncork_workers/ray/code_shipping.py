@@ -23,6 +23,11 @@ _LARGEST_NAMED = 3
 _EXCLUDED = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".ipynb_checkpoints"}
 # Files that mark a folder as a cache, and as a virtual environment.
 _MARKERS = ("CACHEDIR.TAG", "pyvenv.cfg")
+_KEPT_S = 24 * 3600.0
+# Not "lock": gateways remove folders of killed gateways by that name.
+_LOCK = "copies.lock"
+# A copy that is being made or removed.
+_PARTIAL = "partial"
 
 
 class Packer:
@@ -98,13 +103,6 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _mb(size_bytes: int) -> str:
     return f"{size_bytes / 10**6:.0f} MB" if size_bytes >= 10**6 else f"{size_bytes / 1000:.0f} kB"
-
-
-_KEPT_S = 24 * 3600.0
-# Not "lock": gateways remove folders of killed gateways by that name.
-_LOCK = "copies.lock"
-# A copy that is being made or removed.
-_PARTIAL = "partial"
 
 
 def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> tuple[Path, int]:

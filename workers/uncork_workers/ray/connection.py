@@ -31,6 +31,9 @@ log = logging.getLogger("uncork.gateway")
 HELPER = (sys.executable, "-m", "uncork_workers.ray")
 _CLOSE_S = 5.0
 _LAST_LINES = 20
+# Ray Client gives up after twice 30 s; Ray itself may try for ever where something else listens.
+CONNECT_S = 90.0
+"""The longest time that connecting at the start takes."""
 
 
 class HelperProcess:
@@ -109,11 +112,6 @@ class HelperProcess:
                 "--address HOST:PORT --num-cpus 0), ray://HOST:10001 does not"
             )
         return f"{how} ({last})" if last else how
-
-
-# Ray Client gives up after twice 30 s; Ray itself may try for ever where something else listens.
-CONNECT_S = 90.0
-"""The longest time that connecting at the start takes."""
 
 
 class Connection:

@@ -10,6 +10,8 @@ When its input ends, the helper kills the actors of all launches that have not e
 
 import msgspec
 
+LONGEST_LINE_BYTES = 16 * 2**20
+
 
 class RayUnusable(Exception):
     """The cluster cannot be used; the message says why and what to do, in one line."""
@@ -123,7 +125,6 @@ Event = Connected | Refused | Started | Ended | Waiting
 _encoder = msgspec.json.Encoder()
 _commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-LONGEST_LINE_BYTES = 16 * 2**20
 
 
 def encode(message: Command | Event) -> bytes:

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from uncork_workers.wire.handshake import CERTIFICATE_VARIABLE, PROTOCOL, TOKEN_VARIABLE, launch_token
 
+_JITTER = 0.25
+
 
 @dataclass(slots=True, eq=False)
 class WorkerProcess:
@@ -93,9 +95,6 @@ def over_unix(socket_path: str, standby_path: str) -> Dialing:
         arguments=("--socket", socket_path, *protocol),
         standby_arguments=("--socket", standby_path, *protocol),
     )
-
-
-_JITTER = 0.25
 
 
 def backoff_s(failures: int, *, first_s: float, longest_s: float) -> float:

@@ -24,6 +24,9 @@ _THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+# A resource tracker of multiprocessing removes shared memory when the last process that uses it has ended.
+_GRACE_S = 1.0
+_LOOK_EVERY_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +147,6 @@ def describe_exit(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-# A resource tracker of multiprocessing removes shared memory when the last process that uses it has ended.
-_GRACE_S = 1.0
-_LOOK_EVERY_S = 0.02
 
 
 def end_group(group: int) -> None:

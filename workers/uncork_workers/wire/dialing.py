@@ -35,6 +35,13 @@ _CONNECT_S = 5.0
 _LARGEST_PORT = 65535
 # Reasons for which a gateway refuses a worker that it may accept later.
 _PASSING = ("timeout", "too_many")
+# A peer that is gone without a word, for example behind a broken network, is noticed within 10 s. Both are
+# needed: keepalive probes are not sent while sent data is unacknowledged, and the user timeout does nothing
+# on an idle connection. The kernel answers the probes, so a busy handler does not look like a lost peer.
+KEEPALIVE_IDLE_S = 4
+KEEPALIVE_INTERVAL_S = 2
+KEEPALIVE_PROBES = 3
+USER_TIMEOUT_S = 10
 
 
 class GatewayUnreachable(Exception):
@@ -205,15 +212,6 @@ def _refused(address: Address, refusal: Refusal) -> Exception:
     if refusal.reason in _PASSING:
         return EOFError(refusal.message)
     return GatewayRefuses(f"{address}: {refusal.message}")
-
-
-# A peer that is gone without a word, for example behind a broken network, is noticed within 10 s. Both are
-# needed: keepalive probes are not sent while sent data is unacknowledged, and the user timeout does nothing
-# on an idle connection. The kernel answers the probes, so a busy handler does not look like a lost peer.
-KEEPALIVE_IDLE_S = 4
-KEEPALIVE_INTERVAL_S = 2
-KEEPALIVE_PROBES = 3
-USER_TIMEOUT_S = 10
 
 
 def tune(connection: socket.socket) -> None:

@@ -22,6 +22,14 @@ _PATIENCE_S = 10.0
 # A proxy must not buffer events.
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
 MEDIA_TYPE = "text/event-stream"
+PREFIX = "/dashboard"
+PACKAGE = "plotly"
+"""The package with the JavaScript that draws, of ``uncork[pages]``."""
+_OURS = Path(__file__).parent / "files"
+_PLOTLY = "plotly.js"
+_RETRY_S = "5"
+ORIGIN = "http://GATEWAY"
+"""Stands for the address of the server in commands; the page replaces it if it knows the address."""
 
 
 class EventStream(StreamingResponse):
@@ -45,16 +53,6 @@ class EventStream(StreamingResponse):
                 await super().stream_response(send_in_time)
             except TimeoutError:
                 raise ClientDisconnect from None
-
-
-PREFIX = "/dashboard"
-PACKAGE = "plotly"
-"""The package with the JavaScript that draws, of ``uncork[pages]``."""
-_OURS = Path(__file__).parent / "files"
-_PLOTLY = "plotly.js"
-_RETRY_S = "5"
-ORIGIN = "http://GATEWAY"
-"""Stands for the address of the server in commands; the page replaces it if it knows the address."""
 
 
 class Dashboard:

@@ -16,6 +16,9 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 # Set by the gateway.
 _RESERVED = ("connection", "content-length", "content-type", "transfer-encoding", "x-request-id")
+_WRITABLE = (
+    "numbers, text, True, False, None, bytes, dates, arrays, and lists and dicts (with text as keys) of these"
+)
 
 
 class WrongResult(Exception):
@@ -91,11 +94,6 @@ class Response:
 def _check_value(name: str, value: object) -> None:
     if not isinstance(value, str) or not _VALUE.fullmatch(value):
         raise ValueError(f"Response: header {name!r} must be one line of Latin-1, got {value!r}")
-
-
-_WRITABLE = (
-    "numbers, text, True, False, None, bytes, dates, arrays, and lists and dicts (with text as keys) of these"
-)
 
 
 def no_results(returned: object, expected: int) -> WrongResult:

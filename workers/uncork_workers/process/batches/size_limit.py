@@ -14,6 +14,9 @@ _ALIKE = 1.1
 # worked, and at most. After a growth that failed, it waits for twice as many calls as before.
 _GROWTH = 1.25
 _FIRST_WAIT, _SHORT_WAIT, _LONGEST_WAIT = 50, 10, 3200
+# The first run of a size may include lazy initialization or compilation, and any run may be disturbed, so the
+# faster of two counts.
+RUNS_PER_SIZE = 2
 
 
 class SizeLimit:
@@ -115,11 +118,6 @@ class SizeLimit:
             self.most = max(1, self._fits)
         else:
             self.most = max(1, (self._fits + self._fails) // 2)
-
-
-# The first run of a size may include lazy initialization or compilation, and any run may be disturbed, so the
-# faster of two counts.
-RUNS_PER_SIZE = 2
 
 
 def doubling(most: int) -> list[int]:
