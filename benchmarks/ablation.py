@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from statistics import geometric_mean
@@ -28,7 +28,6 @@ from benchmarks import matrices as matrix
 from benchmarks.ablation_variants import FULL, MECHANISMS, variant_of
 from benchmarks.harness.cli import MarkdownFile, choose, publish
 from benchmarks.harness.sheets import Sheet
-from uncork_dispatcher.learning.speed_factors import SpeedFactors
 from uncork_dispatcher.scheduling.ahead import AheadPlanner
 from uncork_dispatcher.simulator.cells import Cell, requests_to_measure
 from uncork_dispatcher.simulator.compare import ratio
@@ -142,14 +141,6 @@ class Task(NamedTuple):
     batches: int
 
 
-class Loss(NamedTuple):
-    """The ratios of a variant to the policy in one cell, geometric means over the seeds."""
-
-    cell: Cell
-    figure: float
-    p99: float
-
-
 Seen = dict[Cell, dict[str, list[Measured]]]
 """Measurements of one matrix by cell and policy, in the order of seeds."""
 
@@ -172,24 +163,19 @@ def run(task: Task) -> Measured:
     # As many requests as with workers that are alike: the formula covers no others.
     alike = Cell(**{each.name: getattr(cell, each.name) for each in fields(Cell)})
     requests = requests_to_measure(alike, batches=task.batches)
-    # No subclass of the policy can do this: the core itself chooses workers and sends batches ahead.
-    without: dict[str, AbstractContextManager[object]] = {
-        variant_of("speeds"): patch.object(SpeedFactors, "slowdown", lambda factors, worker: 1.0),
-        variant_of("ahead"): patch.object(AheadPlanner, "next_at", lambda *_: (math.inf, None)),
-    }
-    with without.get(task.policy, nullcontext()):
+    # No subclass of the policy can do this: the core itself sends batches ahead.
+    never_ahead = patch.object(AheadPlanner, "next_at", lambda *_: (math.inf, None))
+    with never_ahead if task.policy == variant_of("ahead") else nullcontext():
         return measure(cell, task.policy, task.seed, requests=requests)
 
 
-def losses(seen: Seen, mechanism: str) -> list[Loss]:
-    """Return what the policy loses without the mechanism, in each cell of a matrix."""
+def losses(seen: Seen, mechanism: str) -> list[tuple[float, str]]:
+    """Return what the policy loses without the mechanism, and where: means over the seeds of each cell."""
     found = []
     for cell, by_policy in seen.items():
-        full = by_policy[FULL]
-        variant = by_policy.get(variant_of(mechanism), full)
-        figure = ratio([cost(cell, each) for each in variant], [cost(cell, each) for each in full])
-        p99 = ratio([each.p99_ms for each in variant], [each.p99_ms for each in full])
-        found.append(Loss(cell, figure.value, p99.value))
+        full, variant = by_policy[FULL], by_policy.get(variant_of(mechanism), by_policy[FULL])
+        loss = ratio([cost(cell, each) for each in variant], [cost(cell, each) for each in full])
+        found.append((loss.value, str(cell)))
     return found
 
 
@@ -203,21 +189,11 @@ def sheet_of(name: str, seen: Seen, mechanisms: Iterable[str]) -> Sheet:
     rows = []
     for mechanism in mechanisms:
         found = losses(seen, mechanism)
-        worst, best = max(found, key=lambda loss: loss.figure), min(found, key=lambda loss: loss.figure)
-        rows.append(
-            [
-                mechanism,
-                f"{geometric_mean(loss.figure for loss in found):.3f}",
-                f"{worst.figure:.3f}",
-                str(worst.cell) if worst.figure > 1 else "",
-                f"{best.figure:.3f}",
-                f"{geometric_mean(loss.p99 for loss in found):.3f}",
-                f"{max(loss.p99 for loss in found):.3f}",
-            ]
-        )
+        (worst, cell), mean = max(found), geometric_mean(loss for loss, _ in found)
+        rows.append([mechanism, f"{mean:.3f}", f"{worst:.3f}", cell if worst > 1 else ""])
     return Sheet(
         title=f"{name}: {len(seen)} cells, without the mechanism / with it",
-        columns=["without", "mean", "worst cell", "", "best cell", "p99", "worst cell"],
+        columns=["without", "mean", "worst cell", ""],
         rows=rows,
     )
 

@@ -73,11 +73,6 @@ class WithoutReleases(CorkPolicy):
         return super()._gap(view._replace(slowdown=1e300), load, own_s)
 
 
-@without("speeds", applies=several)
-class WithoutSpeeds(CorkPolicy):
-    """All workers count as average; see :func:`benchmarks.ablation.run`."""
-
-
 @without("ahead", applies=lambda cell: cell.transport_ms > 0)
 class WithoutAhead(CorkPolicy):
     """No batch is sent to a worker that runs one; see :func:`benchmarks.ablation.run`."""

@@ -17,8 +17,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.harness.cli import MarkdownFile, choose
-from benchmarks.harness.sheets import Sheet, markdown, output, show
+from benchmarks.harness.cli import MarkdownFile, choose, publish
+from benchmarks.harness.sheets import Sheet
 from benchmarks.matrices import SETS, staggered_per_s
 from uncork_dispatcher.simulator import ALL_POLICIES, RELEASE_WHEN_FREE, Cell, Comparison, Result, run_cells
 from uncork_dispatcher.simulator.cells import BATCHES
@@ -45,9 +45,7 @@ def main(
         with Console(stderr=True).status(name):
             found = run_cells(SETS[name](), names, runs, base=base, batches=batches, processes=processes)
         sheets.append(sheet_of(name, found))
-        show(sheets[-1], console=output())
-    if markdown_file is not None:
-        markdown_file.write_text("\n".join(map(markdown, sheets)))
+    publish(sheets, markdown_file=markdown_file)
 
 
 def sheet_of(name: str, comparisons: Sequence[Comparison]) -> Sheet:
