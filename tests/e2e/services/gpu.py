@@ -23,7 +23,10 @@ class Gpu(Service):
             raise RuntimeError("no GPU")
         torch.manual_seed(0)
         self.model = torch.nn.Linear(WIDTH, CLASSES).to("cuda").eval()
-        self.graphs = {rows: capture(self.model, rows) for rows in SIZES}
+        with torch.inference_mode():
+            self.graphs = {
+                rows: capture(self.model, torch.zeros((rows, WIDTH), device="cuda")) for rows in SIZES
+            }
 
     @api(input=NdArray(dtype="float32", shape=(WIDTH,)), warmup=[0.0] * WIDTH)
     def predict(self, rows: Any) -> Any:
@@ -38,7 +41,8 @@ class Gpu(Service):
     )
     def replay(self, rows: Any) -> Any:
         """Answer as predict does, by the graph of this batch size; other sizes raise KeyError."""
-        return self.graphs[len(rows)](torch.from_numpy(rows))
+        with torch.inference_mode():
+            return self.graphs[len(rows)](torch.from_numpy(rows))
 
     @api(input=Json(), policy="none")
     def where(self, rows: list[Any]) -> list[dict[str, Any]]:
@@ -65,24 +69,21 @@ class Gpu(Service):
             os._exit(1)
 
 
-def capture(model: Any, rows: int) -> Callable[[Any], Any]:
-    """Return the model for batches of this size, recorded as a CUDA graph."""
-    with torch.inference_mode():
-        inputs = torch.zeros((rows, WIDTH), device="cuda")
-        # A first call outside the recording loads libraries, which cannot be recorded.
-        side_stream = torch.cuda.Stream()
-        side_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side_stream):
-            model(inputs)
-        torch.cuda.current_stream().wait_stream(side_stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            outputs = model(inputs)
+def capture(run: Callable[[Any], Any], inputs: Any) -> Callable[[Any], Any]:
+    """Return a function of inputs of this shape, recorded as a CUDA graph."""
+    # A first call outside the recording loads libraries, which cannot be recorded.
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
+        run(inputs)
+    torch.cuda.current_stream().wait_stream(side_stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = run(inputs)
 
-    def run(batch: Any) -> Any:
-        with torch.inference_mode():
-            inputs.copy_(batch)
-            graph.replay()
-            return outputs.cpu().numpy()
+    def replay(batch: Any) -> Any:
+        inputs.copy_(batch)
+        graph.replay()
+        return outputs
 
-    return run
+    return replay
