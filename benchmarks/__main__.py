@@ -22,7 +22,6 @@ BENCHMARKS = {
     "fastapi": Benchmark("fastapi", "a FastAPI application alone, with `@batched` and with `mount`"),
     "peers": Benchmark("peers.bench", "the gateway against servers of other projects"),
     "encoder": Benchmark("models.encoder", "a transformer encoder in torch and ONNX Runtime"),
-    "live": Benchmark("live", "whether policies differ on a real gateway as they do in the simulator"),
     "policies": Benchmark("policies", "the policies in declared sets of cells, simulated"),
     "ablation": Benchmark("ablation", "the value of each mechanism of cork, simulated"),
     "classes": Benchmark("classes", "bulk beside requests with a goal, simulated"),
