@@ -50,10 +50,10 @@ def markdown(sheet: Sheet) -> str:
     """Write a table in Markdown, under a heading."""
     lines = [f"## {sheet.title}", ""]
     if sheet.rows:
-        lines += [_line(sheet.columns), _line(["---", *("---:" for _ in sheet.columns[1:])])]
+        lines += [table_line(sheet.columns), table_line(["---", *("---:" for _ in sheet.columns[1:])])]
         for row in sheet.rows:
             bold = row[0] == sheet.emphasised
-            lines.append(_line(f"**{cell}**" if bold else cell for cell in row))
+            lines.append(table_line(f"**{cell}**" if bold else cell for cell in row))
         lines.append("")
     lines += [f"* {note}" for note in sheet.notes]
     return "\n".join(lines).rstrip() + "\n"
@@ -75,5 +75,6 @@ def interval_text(ratio: Interval | None) -> str:
     return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
 
 
-def _line(cells: Iterable[str]) -> str:
+def table_line(cells: Iterable[str]) -> str:
+    """Write a row of a table in Markdown."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

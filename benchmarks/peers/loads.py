@@ -26,6 +26,8 @@ class ClosedLoop:
     seconds: float
     generator: str
     """python or wrk."""
+    processes: int = 1
+    """Of the generator in Python."""
 
     @property
     def title(self) -> str:
@@ -33,7 +35,7 @@ class ClosedLoop:
 
     def measure(self, each: Target, *, turn: int) -> Round:
         """Put the load on one entrant; raise BenchError if entrant or generator fails."""
-        plan = replace(each.plan, clients=self.connections, seconds=self.seconds)
+        plan = replace(each.plan, clients=self.connections, seconds=self.seconds, processes=self.processes)
         return measure(replace(each, plan=plan), load=run_wrk if self.generator == "wrk" else None)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -85,6 +84,8 @@ def in_torch(model: Model) -> Run:
 
 def in_onnx(model: Model) -> Run:
     """Return a function that runs the model in ONNX Runtime, on a GPU if it finds one."""
+    import onnxruntime
+
     file = io.BytesIO()
     example = torch.zeros((2, 3), dtype=torch.int64), torch.tensor([3, 2])
     with warnings.catch_warnings():

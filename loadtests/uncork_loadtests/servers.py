@@ -76,13 +76,15 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 @contextlib.contextmanager
-def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> Iterator[Server]:
+def serve(
+    name: str, *, command: Sequence[str], ready_path: str = "/readyz", ready_s: float = _READY_SECONDS
+) -> Iterator[Server]:
     """Run `command --port P` on a free port until the block ends; enter once it is ready.
 
     It is ready when it answers GET `ready_path` with 200.
 
     Raises:
-        BenchError: if it ends before, or takes longer than a minute; with the last lines of its output.
+        BenchError: if it ends before, or takes longer than `ready_s`; with the last lines of its output.
     """
     with reserved_port() as port, tempfile.TemporaryFile() as output:
         whole = (*command, "--port", str(port))
@@ -100,7 +102,7 @@ def serve(name: str, *, command: Sequence[str], ready_path: str = "/readyz") -> 
             exit_code=process.poll,
         )
         try:
-            _wait_until_ready(server, path=ready_path)
+            _wait_until_ready(server, path=ready_path, ready_s=ready_s)
             yield server
         finally:
             _stop(process)
@@ -130,8 +132,8 @@ def end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
-def _wait_until_ready(server: Server, *, path: str) -> None:
-    deadline = time.monotonic() + _READY_SECONDS
+def _wait_until_ready(server: Server, *, path: str, ready_s: float) -> None:
+    deadline = time.monotonic() + ready_s
     with httpx.Client(timeout=1.0, trust_env=False, verify=False) as http:
         while not _answers_200(http, server.url(path)):
             ended = server.exit_code()
@@ -140,9 +142,7 @@ def _wait_until_ready(server: Server, *, path: str) -> None:
                     f"{server.name} exited with {ended} before it was ready:\n{server.last_words()}"
                 )
             if time.monotonic() > deadline:
-                raise BenchError(
-                    f"{server.name} was not ready after {_READY_SECONDS:g} s:\n{server.last_words()}"
-                )
+                raise BenchError(f"{server.name} was not ready after {ready_s:g} s:\n{server.last_words()}")
             time.sleep(0.05)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
 
 from tests.loadtests.pages_server import serving_pages, status
-from uncork_loadtests.servers import BenchError, Server
+from uncork_loadtests.servers import BenchError, Server, serve
 from uncork_loadtests.targets import (
     Api,
     Estimate,
@@ -215,3 +216,12 @@ def test_what_batches_is_looked_for_among_those_that_do() -> None:
         api_at("/tell", of=[TELL, PREDICT], batches=True)
     with pytest.raises(NoSuchApi, match="the API at /tell streams its responses, which are not batched"):
         api_at(None, of=[TELL], batches=True)
+
+
+def test_a_server_that_is_not_ready_in_time_is_an_error() -> None:
+    command = [sys.executable, "-c", "import signal; signal.pause()"]
+    with (
+        pytest.raises(BenchError, match="idle was not ready after 0 s"),
+        serve("idle", command=command, ready_s=0),
+    ):
+        pass

@@ -62,7 +62,7 @@ def _digits() -> Model:
 def _encoder() -> Model:
     import torch
 
-    layers, width, heads = 6, 384, 12
+    layers, width, heads = int(os.environ.get("PEER_ENCODER_LAYERS", "6")), 384, 12
     # Random weights, the same in every process.
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(
