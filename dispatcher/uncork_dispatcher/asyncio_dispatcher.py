@@ -175,6 +175,7 @@ class AsyncDispatcher(Generic[P, R]):
             source=request.source,
             flow=request.flow,
             bulk=request.bulk,
+            follows=request.follows,
         )
         if shed is not None:
             if shed.reason == "no_worker":
@@ -185,6 +186,12 @@ class AsyncDispatcher(Generic[P, R]):
 
     def bulk_parts(self, api: str, *, rows: float, size_bytes: int) -> int:
         return self._core.bulk_parts(api, rows=rows, size_bytes=size_bytes, now=self._now())
+
+    def parts_in_turn(self, api: str, *, rows: float) -> tuple[int, int]:
+        return self._core.parts_in_turn(api, rows=rows, now=self._now())
+
+    def reserve(self, api: str, *, rows: float, size_bytes: int) -> None:
+        self._core.reserve(api, rows=rows, size_bytes=size_bytes)
 
     def cancel(self, request: Submission[P, R]) -> None:
         """Remove a request whose waiter has left; ignore a request whose waiter was notified."""

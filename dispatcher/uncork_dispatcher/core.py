@@ -84,7 +84,8 @@ class Dispatcher:
         """Remove an API and its estimates; return False, and do nothing, while it has requests."""
         runs = any(batch.api == name for batch in self._slots)
         api = self._apis[name]
-        if api.backlog.requests or api.bulk_backlog.requests or self._pending_actions or runs:
+        queued = api.backlog.requests or api.backlog.size_bytes or api.bulk_backlog.requests
+        if queued or self._pending_actions or runs:
             return False
         del self._apis[name], self._admissions[name]
         self._queues.remove_api(name)
@@ -107,6 +108,7 @@ class Dispatcher:
         source: Hashable = None,
         flow: Hashable = None,
         bulk: bool = False,
+        follows: bool = False,
     ) -> Shed | None:
         """Queue a request and return None, or refuse it and return its :class:`Shed`.
 
@@ -120,7 +122,8 @@ class Dispatcher:
 
         ``expires_at`` is when the client gives up; it can only make the deadline earlier. ``source``
         identifies the client. If the API is ``fair``, each ``flow`` gets an equal share. With ``bulk``, the
-        request belongs to the API's second class, if it has one.
+        request belongs to the API's second class, if it has one. One that ``follows`` is a later part of a
+        request that was accepted: it is not refused on arrival.
         """
         wakeup = self._wakeup
         self._advance(now)
@@ -150,7 +153,7 @@ class Dispatcher:
         )
         if self._slots.launches.on_demand and not self._slots.workers:
             self._pending_actions.append(WorkerWanted())
-        reason = "draining" if self._scheduler.draining else admission.admit(entry)
+        reason = None if follows else "draining" if self._scheduler.draining else admission.admit(entry)
         if reason is not None:
             displaced = admission.find_displaced(entry) if reason == "queue_full" else []
             if not displaced:
@@ -170,6 +173,14 @@ class Dispatcher:
         Parts of equal size then fit into the room that the goal of the first class leaves.
         """
         return self._admissions[api].bulk_parts(rows=rows, size_bytes=size_bytes, now=now)
+
+    def parts_in_turn(self, api: str, *, rows: float, now: float) -> tuple[int, int]:
+        """Return into how many parts to divide a large request, and how many to submit at a time."""
+        return self._admissions[api].parts_in_turn(rows=rows, now=now)
+
+    def reserve(self, api: str, *, rows: float, size_bytes: int) -> None:
+        """Count parts that are not submitted yet against the queue's limits; negative numbers end that."""
+        self._admissions[api].reserve(rows, size_bytes)
 
     def cancel(self, request: Any, *, now: float) -> Batch[Any] | None:
         """Remove a request whose caller has left; ignore a request that is unknown or has ended.

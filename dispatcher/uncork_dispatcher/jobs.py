@@ -36,6 +36,7 @@ class Submission(Generic[P, R]):
             unknown.
         flow: the flow of the request; if the rules are ``fair``, flows share the queue equally.
         bulk: True if the request belongs to the API's second class, if it has one.
+        follows: True for a later part of a request that was accepted; it is not refused on arrival.
         on_expiry: called with the time, on the shell's clock, if the client's time passes while the request
             runs; returns a new time, because other clients wait too. Without it, the request fails.
         arrival: when the request was submitted, in seconds on the shell's clock.
@@ -43,7 +44,7 @@ class Submission(Generic[P, R]):
 
     __slots__ = (
         *("waiter", "api", "payload", "rows", "cost", "longest", "size_bytes", "key", "group"),
-        *("client_timeout_s", "source", "flow", "bulk", "on_expiry", "arrival"),
+        *("client_timeout_s", "source", "flow", "bulk", "follows", "on_expiry", "arrival"),
     )
 
     def __init__(
@@ -62,6 +63,7 @@ class Submission(Generic[P, R]):
         source: Hashable = None,
         flow: Hashable = None,
         bulk: bool = False,
+        follows: bool = False,
         on_expiry: Callable[[float], float] | None = None,
     ) -> None:
         self.waiter: Waiter[R] | None = waiter
@@ -77,6 +79,7 @@ class Submission(Generic[P, R]):
         self.source = source
         self.flow = flow
         self.bulk = bulk
+        self.follows = follows
         self.on_expiry = on_expiry
         self.arrival = 0.0
 

@@ -24,7 +24,8 @@ _GOLDEN = 0.618034
 _RETURNING_SHARE = 0.1
 # Each group needs a batch of its own: with more, hardly any batch would have more than one request.
 MOST_GROUPS = 1000
-# So many parts of a bulk request fill the room for bulk, so that little of it stays empty.
+# So many parts of a bulk request fill the room for bulk, so that little of it stays empty. Before batch times
+# are known, so many parts make a full batch.
 _PARTS_IN_ROOM = 16.0
 _MOST_PARTS = 1000
 
@@ -100,7 +101,7 @@ class Admission:
         now = entry.arrival
         fits = (
             backlog.size_bytes + bulk.size_bytes + entry.size_bytes <= rules.max_queue_bytes
-            and rows + bulk.rows <= rules.max_queue_rows
+            and rows + backlog.waiting_rows + bulk.rows <= rules.max_queue_rows
             and requests + bulk.requests <= rules.max_queue_requests
         )
         if not (slots.workers or self._free_at(now)):
@@ -265,6 +266,25 @@ class Admission:
         finish = free_at[0] + queued / self._room.rate(api, free_at, now)
         return parts if fits and finish <= now + rules.bulk_goal_s else 1
 
+    def reserve(self, rows: float, size_bytes: int) -> None:
+        """See :meth:`Dispatcher.reserve`."""
+        backlog = self._api.backlog
+        backlog.waiting_rows += rows
+        backlog.size_bytes += size_bytes
+        self.rules_changed()
+
+    def parts_in_turn(self, *, rows: float, now: float) -> tuple[int, int]:
+        """Return into how many parts to divide a request, and how many of them to submit at a time.
+
+        A part takes at most half the goal, so that those behind it, and other requests, can meet theirs.
+        """
+        api, each = self._api, self._api.limit_rows
+        if api.has_earned:
+            each = min(each, api.model.estimate.rows_within(api.rules.goal_s / 2))
+        else:
+            each /= _PARTS_IN_ROOM
+        return math.ceil(rows / max(1.0, each)), max(1, len(self._free_at(now)))
+
     def _free_at(self, now: float) -> Numbers:
         return self._slots.free_at(now, self._api.rules.name)
 
@@ -313,7 +333,9 @@ class Admission:
             return False
         rules = self._api.rules
         self._budget = BacklogBudget(
-            self._slots.changes, min(rows, rules.max_queue_rows), min(requests, rules.max_queue_requests)
+            self._slots.changes,
+            min(rows, rules.max_queue_rows - self._api.backlog.waiting_rows),
+            min(requests, rules.max_queue_requests),
         )
         return True
 

@@ -49,8 +49,9 @@ class Marshalled(msgspec.Struct):
         accept: the only media type that the client accepts; empty for the default. Part of the batch key.
         group: the text of the request's group; None if the API has no ``group_by``.
         values: the texts of the fields in ``group``; None for fields that the rows do not have.
-        parts: the request in parts, if its rows are of several groups (``body`` is empty then), or if it is
-            bulk that is divided to fit.
+        parts: the request in parts, if its rows are of several groups (``body`` is empty then), or if it was
+            divided to fit.
+        divisible: True if a request of many rows runs in parts, so that it leaves room for others.
         parameters: the parameters of V2 as a JSON object; empty if there are none.
         headers: the headers that the handler may read.
         request_id: the request's id, if the handler may read it.
@@ -80,6 +81,7 @@ class Marshalled(msgspec.Struct):
     group: bytes | None = None
     values: tuple[bytes | None, ...] = ()
     parts: Sequence[Part] = ()
+    divisible: bool = False
     parameters: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
     request_id: str = ""

@@ -7,7 +7,6 @@ the routes of other APIs.
 
 from __future__ import annotations
 
-import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from uncork_gateway.codecs import Codec, Marshalled
-from uncork_gateway.codecs.parts import divided
+from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
 from uncork_gateway.dialects.native import Native
 from uncork_gateway.errors import BadRequest
@@ -35,7 +33,6 @@ from uncork_gateway.protocols.raw_json import (
     quoted,
 )
 from uncork_workers.wire.messages import RowPath, json_path
-from uncork_workers.wire.schema import ErrorFormat
 
 _Positive = Annotated[int, Meta(ge=1)]
 _TOKEN_IDS = re.compile(rb"\[[ \t\r\n]*[-0-9]")
@@ -99,18 +96,12 @@ class TextModel(Native):
 
     Args:
         codec, offers, errors: as for :class:`Native`.
-        most_cost: the largest cost of a batch. A request with more runs in parts, so that it leaves room for
-            others.
 
     Attributes:
         asked: the type of a request.
     """
 
     asked: ClassVar[type[Struct]]
-
-    def __init__(self, codec: Codec, *, offers: Sequence[str], errors: ErrorFormat, most_cost: float) -> None:
-        super().__init__(codec, offers=offers, errors=errors)
-        self._most_cost = most_cost
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         if reply.content_type or asked.note is None:
@@ -141,12 +132,8 @@ class TextModel(Native):
         locate: Callable[[Marshalled, RowPath], str],
     ) -> Marshalled:
         text = msgspec.json.encode(parameters) if parameters else b""
-        payload = replace(self._codec.marshal(rows), note=asked, parameters=text, locate=locate)
-        if payload.parts:
-            return payload
-        total = payload.rows if payload.cost.total is None else payload.cost.total
-        most_rows = max(1, int(self._most_cost * payload.rows / total))
-        return divided(payload, math.ceil(payload.rows / most_rows))
+        marshalled = self._codec.marshal(rows)
+        return replace(marshalled, note=asked, parameters=text, locate=locate, divisible=True)
 
 
 class Embeddings(TextModel):

@@ -10,7 +10,6 @@ from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Waiter
 from uncork_gateway.codecs import Grouping, Marshalled
-from uncork_gateway.codecs.parts import part_of
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Refused, Unavailable
 from uncork_gateway.headers import REQUEST_ID, Header, combined
@@ -89,12 +88,7 @@ class ApiTarget:
         if self.headers:
             own_id = request_id.decode() if REQUEST_ID in self.headers else ""
             payload = replace(payload, headers=values, request_id=own_id)
-        if self.grouping is not None:
-            return self.grouping.complete(payload, group)
-        if payload.parts:
-            parts = [part_of(payload, rows, part, group=part.group) for rows, part in payload.parts]
-            payload = replace(payload, parts=parts)
-        return payload
+        return payload if self.grouping is None else self.grouping.complete(payload, group)
 
     def submit(
         self,

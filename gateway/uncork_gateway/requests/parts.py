@@ -1,13 +1,15 @@
 """Submits requests to the dispatcher, some in parts, and joins the results of the parts.
 
 A request to an API is in parts if its rows are of several groups, or if it is bulk that does not fit into the
-room. The proxy cuts large requests.
+room. Requests of many texts, and large ones in the proxy, are also cut; their parts are submitted one after
+another, as workers have room, because the goal could not hold for all of them together.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, NamedTuple, NotRequired, TypedDict, TypeVar
@@ -16,6 +18,7 @@ from msgspec.structs import replace
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
 from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs.base import Part
 from uncork_gateway.codecs.csv import lines_of
 from uncork_gateway.codecs.parts import divided
 from uncork_gateway.dialects.base import HandlerResult
@@ -44,15 +47,20 @@ class Parts(ABC, Generic[P, R]):
         caller: receives the result with the last reply, or the failure of a part.
     """
 
-    def __init__(self, caller: Waiter[R], dispatcher: AsyncDispatcher[P, R], count: int) -> None:
+    def __init__(self, caller: Waiter[R], dispatcher: AsyncDispatcher[P, R], api: str, count: int) -> None:
         self._caller = caller
         self._dispatcher = dispatcher
+        self._api = api
         self._count = count
         self._submitted: list[Submission[P, R]] = []
         self._replies: dict[int, Any] = {}
+        self._left: Iterator[Submission[P, R]] = iter(())
+        self._reserved_rows, self._reserved_bytes = 0.0, 0
 
     def withdraw(self) -> None:
         """Cancel the parts that have no result yet."""
+        self._left = iter(())
+        self._reserve(-self._reserved_rows, -self._reserved_bytes)
         for submission in self._submitted:
             self._dispatcher.cancel(submission)
 
@@ -68,9 +76,38 @@ class Parts(ABC, Generic[P, R]):
         """Return the waiter of a part."""
         return Callbacks(partial(self._part_answered, at), self.failed)
 
-    def _submit(self, submission: Submission[P, R]) -> None:
+    def _submit(
+        self, parts: Iterable[Submission[P, R]], *, at_once: int, rows: float, size_bytes: int
+    ) -> None:
+        """Submit the first parts, and another one whenever one has ended.
+
+        The rows (or their cost) and the bytes of all parts count against the limits of the queue meanwhile.
+
+        Raises:
+            RequestShed: if one of the first parts was shed at once.
+        """
+        self._left = iter(parts)
+        self._reserve(rows, size_bytes)
+        try:
+            for _ in range(at_once):
+                self._submit_next()
+        except Exception:
+            self.withdraw()
+            raise
+
+    def _submit_next(self) -> None:
+        submission = next(self._left, None)
+        if submission is None:
+            return
+        self._reserve(-_size(submission), -submission.size_bytes)
         self._dispatcher.submit(submission)
         self._submitted.append(submission)
+
+    def _reserve(self, rows: float, size_bytes: int) -> None:
+        if rows or size_bytes:
+            self._reserved_rows += rows
+            self._reserved_bytes += size_bytes
+            self._dispatcher.reserve(self._api, rows=rows, size_bytes=size_bytes)
 
     def _part_answered(self, at: int, answer: RequestResult[R]) -> None:
         try:
@@ -80,6 +117,8 @@ class Parts(ABC, Generic[P, R]):
             self._replies[at] = reply
             if len(self._replies) == self._count:
                 self._join([self._replies[at] for at in range(self._count)], answer)
+            else:
+                self._submit_next()
         except Exception as error:
             self.failed(error)
 
@@ -111,11 +150,16 @@ def submit(
     Raises:
         RequestShed: if the request, or a part of it, was shed at once.
     """
-    if client["bulk"] and payload.rows > 1 and not payload.parts:
-        rows = payload.rows if payload.cost.total is None else payload.cost.total
-        payload = divided(payload, dispatcher.bulk_parts(api, rows=rows, size_bytes=payload.size_bytes))
+    at_once, rows = len(payload.parts), _rows_of(payload)
+    if payload.rows > 1 and not payload.parts:
+        if client["bulk"]:
+            at_once = dispatcher.bulk_parts(api, rows=rows, size_bytes=payload.size_bytes)
+            payload = divided(payload, at_once)
+        if payload.divisible and not payload.parts:
+            count, at_once = dispatcher.parts_in_turn(api, rows=rows)
+            payload = divided(payload, count)
     if payload.parts:
-        return GroupParts(waiter, dispatcher, api, payload, client)
+        return GroupParts(waiter, dispatcher, api, payload, client, at_once=at_once)
     submission = submission_of(waiter, api, payload, client)
     dispatcher.submit(submission)
     return submission
@@ -130,7 +174,7 @@ def cancel(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], submitted: Su
 
 
 class GroupParts(Parts[Marshalled, HandlerResult]):
-    """The parts of a request, which the constructor submits."""
+    """The parts of a request, of which the constructor submits the first ``at_once``."""
 
     def __init__(
         self,
@@ -139,15 +183,28 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         api: str,
         payload: Marshalled,
         client: Client,
+        *,
+        at_once: int,
     ) -> None:
-        super().__init__(caller, dispatcher, len(payload.parts))
+        super().__init__(caller, dispatcher, api, len(payload.parts))
         self._rows = [part.rows for part in payload.parts]
-        try:
-            for at, part in enumerate(payload.parts):
-                self._submit(submission_of(self._waiter(at), api, part.payload, client))
-        except Exception:
-            self.withdraw()
-            raise
+        self._submit(
+            self._submissions(payload.parts, client, at_once),
+            at_once=at_once,
+            rows=sum([_rows_of(part.payload) for part in payload.parts]),
+            size_bytes=sum([part.payload.size_bytes for part in payload.parts]),
+        )
+
+    def _submissions(
+        self, parts: Sequence[Part], client: Client, at_once: int
+    ) -> Iterator[Submission[Marshalled, HandlerResult]]:
+        clock = asyncio.get_running_loop().time
+        start_s = clock()
+        for at, part in enumerate(parts):
+            submission = submission_of(self._waiter(at), self._api, part.payload, client)
+            submission.client_timeout_s -= clock() - start_s
+            submission.follows = at >= at_once
+            yield submission
 
     def _reply_of(self, answer: RequestResult[HandlerResult]) -> HandlerResult | None:
         if answer.result.status == 200:
@@ -159,6 +216,15 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
     def _join(self, replies: Sequence[HandlerResult], answer: RequestResult[HandlerResult]) -> None:
         result = joined(replies, self._rows)
         self._caller.answered(RequestResult(result, answer.batch, answer.queued_s))
+
+
+def _rows_of(payload: Marshalled) -> float:
+    """Return the rows of a request, or their cost."""
+    return payload.rows if payload.cost.total is None else payload.cost.total
+
+
+def _size(submission: Submission[Any, Any]) -> float:
+    return submission.rows if submission.cost is None else submission.cost
 
 
 def submission_of(

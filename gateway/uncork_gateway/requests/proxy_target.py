@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,10 +87,9 @@ class RequestParts(Parts[Sent, CallResult]):
         flow: Hashable,
     ) -> None:
         self._parts: list[Any] = whole.wire.cut(whole.request, merging.most_rows)
-        super().__init__(caller, merging.dispatcher, len(self._parts))
+        super().__init__(caller, merging.dispatcher, api, len(self._parts))
         self.rows = sum(part.rows for part in self._parts)
         self._merging = merging
-        self._api = api
         self._whole = whole
         self._keyed = keyed
         self._source = source
@@ -100,16 +99,22 @@ class RequestParts(Parts[Sent, CallResult]):
         """The result of the last part, if the joined replies may be wrong."""
 
     def submit(self) -> None:
-        """Queue all parts.
+        """Queue the parts, as the server behind has room for them.
 
         Raises:
-            RequestShed: if a part was shed at once.
+            RequestShed: if one of the first parts was shed at once.
         """
+        _, at_once = self._dispatcher.parts_in_turn(self._api, rows=self.rows)
+        size_bytes = sum([part.size_bytes for part in self._parts])
+        self._submit(self._submissions(at_once), at_once=at_once, rows=self.rows, size_bytes=size_bytes)
+
+    def _submissions(self, at_once: int) -> Iterator[Submission[Sent, CallResult]]:
         whole = self._whole
         original = whole.original if len(self._parts) == 1 else None
         key = (whole.target, self._keyed, whole.request.key)
         for at, part in enumerate(self._parts):
-            self._send(self._waiter(at), whole._replace(request=part, original=original), key=key)
+            payload = whole._replace(request=part, original=original)
+            yield self._submission(self._waiter(at), payload, key=key, follows=at >= at_once)
 
     def joined(self, batch: int) -> Content:
         """Return the response to the request, joined from the replies to its parts."""
@@ -167,12 +172,14 @@ class RequestParts(Parts[Sent, CallResult]):
             raise BadGateway(str(fault))
         self.withdraw()
         # A key of its own: no other request may share the batch.
-        self._send(
-            Callbacks(self._whole_answered, self.failed), self._whole._replace(unchanged=True), key=object()
-        )
+        waiter, payload = Callbacks(self._whole_answered, self.failed), self._whole._replace(unchanged=True)
+        submission = self._submission(waiter, payload, key=object(), follows=True)
+        self._submit([submission], at_once=1, rows=submission.rows, size_bytes=submission.size_bytes)
 
-    def _send(self, waiter: Waiter[CallResult], payload: Sent, *, key: Hashable) -> None:
-        submission = Submission(
+    def _submission(
+        self, waiter: Waiter[CallResult], payload: Sent, *, key: Hashable, follows: bool
+    ) -> Submission[Sent, CallResult]:
+        return Submission(
             waiter,
             self._api,
             payload,
@@ -182,8 +189,8 @@ class RequestParts(Parts[Sent, CallResult]):
             client_timeout_s=self._whole.expires_at - time.monotonic(),
             source=self._source,
             flow=self._flow,
+            follows=follows,
         )
-        self._submit(submission)
 
 
 class RequestInParts(AnsweredRequest):

@@ -251,5 +251,4 @@ def _native(api: ApiDescription, limits: Limits) -> Native:
     codec = codec_of(api, limits)
     if not api.task:
         return Native(codec, offers=api.offers, errors=api.errors)
-    of_task = TEXT_MODELS[api.task]
-    return of_task(codec, offers=api.offers, errors=api.errors, most_cost=api.settings.limit_rows)
+    return TEXT_MODELS[api.task](codec, offers=api.offers, errors=api.errors)

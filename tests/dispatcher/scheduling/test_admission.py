@@ -225,3 +225,37 @@ def test_keys_that_came_at_one_moment_go_together() -> None:
     ]
 
     assert told == [[None]] * 21 + [["deadline"]] * 9
+
+
+# Large requests in parts
+
+
+def test_parts_take_at_most_half_the_goal() -> None:
+    """Batches of 1 s and 0.25 s for each row. One part is submitted for each worker."""
+    core = core_with(ApiRules(name="a", goal_s=8.0, max_batch_rows=64))
+    assert core.parts_in_turn("a", rows=64, now=0.0) == (16, 1)  # nothing is known
+    core.profile("a", 0, [(rows, 1.0 + 0.25 * rows) for rows in (4, 8, 16, 32) * 10], now=0.0)
+    teach(core, 1.25)
+    count, _ = core.parts_in_turn("a", rows=120, now=10.0)
+    assert 10 < count <= 20
+    core.worker_ready(1, now=10.0)
+    assert core.parts_in_turn("a", rows=1, now=10.0) == (1, 2)
+
+
+def test_parts_that_wait_count_until_they_follow() -> None:
+    core = core_with(ApiRules(name="a", max_queue_rows=10, max_queue_bytes=10))
+    start_one(core, 1, now=0.0)
+    core.reserve("a", rows=6, size_bytes=6)
+    assert core.submit("first", api="a", now=0.0) is None
+    assert core.submit("too many rows", api="a", rows=4, now=0.0) is not None
+    assert core.submit("too many bytes", api="a", size_bytes=5, now=0.0) is not None
+    assert not core.remove_api("a")
+    core.reserve("a", rows=-6, size_bytes=-6)
+    assert core.submit("follows", api="a", rows=6, size_bytes=6, follows=True, now=0.0) is None
+
+
+def test_what_follows_is_accepted_while_draining() -> None:
+    core = core_with(ApiRules(name="a"))
+    core.drain(now=0.0)
+    assert core.submit("new", api="a", now=0.0) is not None
+    assert core.submit("follows", api="a", follows=True, now=0.0) is None

@@ -262,19 +262,22 @@ async def test_a_cut_request_whose_part_fails_gets_one_error() -> None:
 
 
 async def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() -> None:
-    """The client gets one 503; the parts that were queued are cancelled."""
+    """The client gets one 503, and its rows count no longer."""
     async with merging(max_queue_rows=70) as (on, model):
         model.gate.clear()
         first = on.ask(rows_body(0))
         await model.called(1)
+        queued = on.ask(rows_body(0))
+        await turns(20)
         refused = await on.ask(rows_body(*range(100))).reply()
         model.gate.set()
         await first.reply()
+        await queued.reply()
         assert predictions(await on.ask(rows_body(1)).reply()) == [2]
 
         assert error(refused, 503) == "overloaded: the queue of this API is full"
         assert int(refused.headers["retry-after"]) >= 1
-        assert sizes(model) == [1, 1]
+        assert sizes(model) == [1, 1, 1]
 
 
 # Neighbours
