@@ -63,7 +63,7 @@ LAYERS = {
         "simulator",
     ],
     "uncork_gateway": [
-        *("version", "headers", "errors", "auth", "service_log", "telemetry", "interfaces"),
+        *("headers", "errors", "auth", "service_log", "telemetry", "interfaces"),
         *("versions", "protocols", "codecs", "dialects", "connection", "backends", "requests"),
         *("settings", "readiness", "repository", "pages", "batching", "grpc", "front_end", "mounted"),
         *("services", "gateway", "proxy"),

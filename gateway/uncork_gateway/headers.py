@@ -10,6 +10,8 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
+from uncork_workers.wire import schema
+
 Header = tuple[bytes, bytes]
 """Name and value."""
 CONTENT_LENGTH = b"content-length"
@@ -22,7 +24,7 @@ JSON_LENGTH = b"inference-header-content-length"
 PUSHBACK = b"grpc-retry-pushback-ms"
 """The trailer that says when a gRPC retry may succeed (gRFC A6)."""
 RETRY_AFTER = b"retry-after"
-REQUEST_ID = b"x-request-id"
+REQUEST_ID = schema.REQUEST_ID.encode()
 """The header that names a request, from its client or a proxy; every response has it."""
 TIMEOUT = b"x-request-timeout-ms"
 """The header with which clients limit their time."""

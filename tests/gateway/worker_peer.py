@@ -8,7 +8,7 @@ import ssl
 from typing import Any, TypeVar
 
 from tests.gateway.fake_worker import FakeWorker
-from uncork_gateway.version import VERSION
+from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.handshake import (
     HEAD_BYTES,
     MAX_WELCOME_BYTES,

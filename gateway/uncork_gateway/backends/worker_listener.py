@@ -13,9 +13,8 @@ from typing import cast
 
 from uncork_gateway.backends.refusal_log import RefusalLog
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_gateway.version import VERSION
 from uncork_workers.wire.certificates import ServerTls
-from uncork_workers.wire.dialing import tune
+from uncork_workers.wire.dialing import VERSION, tune
 from uncork_workers.wire.frames import FrameError
 from uncork_workers.wire.handshake import (
     HEAD_BYTES,

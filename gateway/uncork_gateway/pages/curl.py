@@ -5,8 +5,8 @@ import shlex
 import msgspec
 
 from uncork_gateway.codecs import make_codec
-from uncork_gateway.pages.openapi.bodies import MULTIPART, form_fields
-from uncork_workers.wire.schema import JSON, ApiDescription
+from uncork_gateway.pages.openapi.bodies import form_fields
+from uncork_workers.wire.schema import JSON, MULTIPART, ApiDescription
 
 # Longer examples are impractical to copy from a terminal.
 _MOST_EXAMPLE_CHARACTERS = 300

@@ -15,11 +15,10 @@ from msgspec.json import Decoder
 
 from uncork_gateway.protocols import raw_json
 from uncork_gateway.protocols.decoding import decode_json
-from uncork_gateway.protocols.raw_json import Malformed, without_strings
+from uncork_gateway.protocols.raw_json import NULL, Malformed, without_strings
 from uncork_gateway.protocols.tensors import FLOATS
 
 _T = TypeVar("_T", bound=msgspec.Struct)
-_NULL = b"null"
 _NOT_FINITE = re.compile(rb"[NI]")
 _members_decoder = Decoder(dict[str, Raw])
 or_null_decoder: Decoder[dict[str, Raw] | None] = Decoder(dict[str, Raw] | None)
@@ -79,9 +78,9 @@ def _read_struct(kind: type[_T], text: Raw, expected: str, name: str) -> _T:
         raise Malformed(f"{name} must be {expected}: expected an object, got {bytes(text)[:20]!r}")
     members = raw_json.members(text)
     raw = {each: members.pop(each) for each in _RAW if each in members}
-    parameters = raw.get("parameters", Raw(_NULL))
+    parameters = raw.get("parameters", Raw(NULL))
     fields: dict[str, Any] = dict(raw)
-    if bytes(parameters) == _NULL:
+    if bytes(parameters) == NULL:
         fields.pop("parameters", None)
     else:
         fields["parameters"] = read_members(parameters, name="parameters")

@@ -38,6 +38,7 @@ _FREE_BYTES = 2**20
 _MOST_REPEATS = 24
 _MOST_NESTED = 64
 SPACE = b" \t\r\n"
+NULL = b"null"
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _QUOTE = ord('"')
 _OPEN_LIST, _OPEN_OBJECT = b"[{"

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from uncork_gateway.protocols.raw_json import SPACE, Malformed, objects, without_strings
+from uncork_gateway.protocols.raw_json import NULL, SPACE, Malformed, objects, without_strings
 from uncork_gateway.protocols.tensors import (
     Tensor,
     TensorSpec,
@@ -23,7 +23,6 @@ from uncork_workers.wire.tensors import BYTES, LAYOUTS, encoded, infer, split_co
 OUTPUT = "output-0"
 """The name of the only tensor of results that are not objects."""
 
-NULL = b"null"
 _texts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _objects_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 

@@ -9,10 +9,9 @@ from uncork_gateway.headers import JSON_LENGTH
 from uncork_gateway.protocols import v2_replies
 from uncork_gateway.protocols.lenient_json import or_null_decoder, read_members, read_structs
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_json import Malformed
+from uncork_gateway.protocols.raw_json import NULL, Malformed
 from uncork_gateway.protocols.tensors import Tensor, check_values, concatenate, cut_rows
 from uncork_gateway.protocols.v2_message import (
-    NULL,
     Message,
     WireTensor,
     excerpt,

@@ -9,7 +9,7 @@ from uncork_dispatcher.wording import plural
 from uncork_gateway.headers import JSON_LENGTH
 from uncork_gateway.protocols.lenient_json import read_members
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_json import SPACE, Malformed, quoted
+from uncork_gateway.protocols.raw_json import NULL, SPACE, Malformed, quoted
 from uncork_gateway.protocols.tensors import (
     DataForm,
     Tensor,
@@ -18,7 +18,6 @@ from uncork_gateway.protocols.tensors import (
 )
 from uncork_gateway.protocols.wire import JSON, Content
 
-NULL = b"null"
 ABSENT = msgspec.Raw(NULL)
 _BINARY_SIZE = "binary_data_size"
 # More digits than any body has bytes.

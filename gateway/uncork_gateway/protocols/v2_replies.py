@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 
 from uncork_gateway.protocols.lenient_json import elements, read_members, read_structs
-from uncork_gateway.protocols.raw_json import Malformed
+from uncork_gateway.protocols.raw_json import NULL, Malformed
 from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_gateway.protocols.v2_message import NULL, WireTensor, member, raw_members, read, read_tensors
+from uncork_gateway.protocols.v2_message import WireTensor, member, raw_members, read, read_tensors
 from uncork_gateway.protocols.wire import Content, WrongReply, if_certain
 
 # Parameters of a tensor as a whole, not values of its rows.

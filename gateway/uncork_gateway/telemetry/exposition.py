@@ -15,7 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from uncork_gateway.version import VERSION
+from uncork_workers.wire.dialing import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _OPEN_METRICS = "application/openmetrics-text"

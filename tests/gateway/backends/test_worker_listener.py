@@ -19,7 +19,7 @@ from tests.gateway.fake_worker import service
 from tests.gateway.running import turns
 from tests.gateway.worker_peer import NONCE, TOKEN, application, token_of
 from tests.loops import SteppedLoop, run, until
-from uncork_gateway.version import VERSION
+from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.handshake import (
     MAX_APPLICATION_BYTES,

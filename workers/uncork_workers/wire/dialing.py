@@ -30,6 +30,7 @@ from uncork_workers.wire.handshake import (
     with_worker_proof,
 )
 
+# Read once: reading the file takes longer than the rest of a scrape or a page.
 VERSION = version("uncork")
 _CONNECT_S = 5.0
 _LARGEST_PORT = 65535

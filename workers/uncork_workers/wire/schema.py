@@ -27,6 +27,7 @@ from uncork_workers.wire.values import (
 )
 
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
+MULTIPART = "multipart/form-data"
 # Each batch has a thread.
 MAX_CONCURRENCY = 1000
 ErrorFormat = Literal["problem", "openai"]

@@ -19,8 +19,8 @@ from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import TF_TYPES, TensorSpec
 from uncork_gateway.telemetry.metrics import ApiTally
-from uncork_gateway.version import VERSION as SERVER_VERSION
 from uncork_gateway.versions import FIRST
+from uncork_workers.wire.dialing import VERSION as SERVER_VERSION
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 PREFIXES = ("/v1/models/", "/v2/")

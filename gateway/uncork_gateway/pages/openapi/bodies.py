@@ -9,12 +9,11 @@ import msgspec
 
 from uncork_gateway.codecs import make_codec
 from uncork_workers.wire.groups import MAX_VALUE_BYTES
-from uncork_workers.wire.schema import JSON, ApiDescription
+from uncork_workers.wire.schema import JSON, MULTIPART, ApiDescription
 
 Schema = dict[str, Any]
 
 _BINARY: Schema = {"type": "string", "format": "binary"}
-MULTIPART = "multipart/form-data"
 
 
 def body_of(api: ApiDescription, row: Schema) -> Schema:

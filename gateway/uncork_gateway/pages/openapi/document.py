@@ -16,8 +16,8 @@ from uncork_gateway.pages.openapi.models import TAGS, paths_of_models
 from uncork_gateway.pages.openapi.results import REPLY_HEADERS, any_other, example_result, result_of
 from uncork_gateway.requests.classes import CLASS_HEADER
 from uncork_gateway.settings import ServerSettings
-from uncork_gateway.version import VERSION
 from uncork_gateway.versions import ServiceName
+from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.groups import MAX_VALUE_BYTES
 from uncork_workers.wire.schema import JSON, REQUEST_ID, ApiDescription, ServiceDescription
 

@@ -21,7 +21,7 @@ from uncork_gateway.settings import ServerSettings
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
-from uncork_gateway.version import VERSION
+from uncork_workers.wire.dialing import VERSION
 
 
 class Served(Protocol):

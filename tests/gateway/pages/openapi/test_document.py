@@ -19,7 +19,6 @@ from uncork_gateway.auth import ApiKeys
 from uncork_gateway.pages.models.metadata import models_of
 from uncork_gateway.pages.openapi.document import make_openapi
 from uncork_gateway.settings import ServerSettings
-from uncork_gateway.version import VERSION
 from uncork_workers.definition.adapters import (
     DataFrame,
     File,
@@ -33,6 +32,7 @@ from uncork_workers.definition.adapters import (
 )
 from uncork_workers.definition.outputs.media_types import Image as ImageFile
 from uncork_workers.definition.service import Service, api, describe_service
+from uncork_workers.wire.dialing import VERSION
 from uncork_workers.wire.messages import Hello
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 

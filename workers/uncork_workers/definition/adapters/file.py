@@ -6,13 +6,13 @@ from typing import Any
 from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
 from uncork_workers.definition.adapters.uploads import (
-    MULTIPART,
     UploadedFile,
     media_type_of,
     read_parts,
     read_upload,
 )
 from uncork_workers.plural import plural
+from uncork_workers.wire.schema import MULTIPART
 from uncork_workers.wire.values import MAX_BATCH_BYTES, DefinitionError, is_count
 
 _CONTENT = {"type": "string", "contentMediaType": "application/octet-stream"}

@@ -11,9 +11,10 @@ import numpy as np
 
 from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.adapters.requests import Request, RequestAdapter
-from uncork_workers.definition.adapters.uploads import MULTIPART, read_upload
+from uncork_workers.definition.adapters.uploads import read_upload
 from uncork_workers.extras import install_command
 from uncork_workers.wire.messages import Meta
+from uncork_workers.wire.schema import MULTIPART
 from uncork_workers.wire.values import MAX_COUNT, DefinitionError, is_count
 
 if TYPE_CHECKING:

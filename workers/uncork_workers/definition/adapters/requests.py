@@ -16,7 +16,6 @@ import msgspec
 from uncork_workers.definition.adapters.base import UNREADABLE, Adapter, InvalidInput, Sample
 from uncork_workers.definition.adapters.uploads import (
     MOST_PARTS,
-    MULTIPART,
     decode_text,
     media_type_of,
     read_parts,
@@ -24,7 +23,7 @@ from uncork_workers.definition.adapters.uploads import (
 from uncork_workers.plural import plural
 from uncork_workers.wire.json_faults import json_fault
 from uncork_workers.wire.messages import Meta
-from uncork_workers.wire.schema import JSON
+from uncork_workers.wire.schema import JSON, MULTIPART
 from uncork_workers.wire.values import DefinitionError
 
 _FORM = "application/x-www-form-urlencoded"

@@ -12,8 +12,8 @@ from multipart import (  # type: ignore[import-untyped]
 
 from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.wire import charsets
+from uncork_workers.wire.schema import MULTIPART
 
-MULTIPART = "multipart/form-data"
 # Limits the memory of a form with many tiny parts or fields.
 MOST_PARTS = 1000
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from uncork_workers.plural import plural
+from uncork_workers.wire.groups import is_header_name
 
 _FIRST_STATUS, _FIRST_ERROR, _LAST_ERROR = 200, 400, 599
 _BODILESS = (204, 304)
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 # Set by the gateway.
 _RESERVED = ("connection", "content-length", "content-type", "transfer-encoding", "x-request-id")
@@ -77,7 +77,7 @@ class Response:
         if self.is_bodiless and not is_empty:
             raise ValueError(f"Response: status {self.status} allows no body")
         for name, value in self.headers.items():
-            if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            if not isinstance(name, str) or not is_header_name(name):
                 raise ValueError(f"Response: {name!r} is not a valid header name")
             if name.lower() in _RESERVED:
                 hint = "; to set the type, use content_type" if name.lower() == "content-type" else ""
