@@ -10,15 +10,27 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import islice, pairwise
+from operator import attrgetter
 from typing import Any
 from unittest.mock import patch
 
-import uncork_dispatcher.api
+import numpy as np
+
 from uncork.cli.app import main
 from uncork_dispatcher import CORE_IS_COMPILED
+from uncork_dispatcher.api import Api
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.lengths import Lengths
-from uncork_dispatcher.requests.queue import Entry
+from uncork_dispatcher.requests.queue import RequestQueue
+
+Divide = Callable[[Sequence[float], float, float], list[int]]
+"""Divides ascending lengths into batches: returns where each begins, and the number of lengths.
+
+Its other arguments are the limit of a batch, and the fixed time of a batch in units of length.
+"""
 
 
 @contextlib.contextmanager
@@ -30,14 +42,14 @@ def by_the_rule() -> Iterator[None]:
 @contextlib.contextmanager
 def in_order() -> Iterator[None]:
     """Let the most urgent requests share a batch, whatever their lengths."""
-    with _choosing(lambda first: Lengths(0.0, math.inf)):
+    with _choosing(lambda *_: Lengths(0.0, math.inf)):
         yield
 
 
 @contextlib.contextmanager
 def by_bucket() -> Iterator[None]:
     """Let the most urgent request share a batch with those of its bucket; each ends at a power of two."""
-    with _choosing(lambda first: bucket(first.length)):
+    with _choosing(lambda api, queue, limit: bucket(queue.most_urgent.length)):
         yield
 
 
@@ -68,18 +80,75 @@ def bucket(length: float) -> Lengths:
     return Lengths(math.nextafter(end / 2, math.inf), end)
 
 
+def by_budget(lengths: Sequence[float], limit: float, fixed: float) -> list[int]:
+    """Fill each batch up to the limit."""
+    begins = [0]
+    for at, length in enumerate(lengths):
+        if at > begins[-1] and (at + 1 - begins[-1]) * length > limit:
+            begins.append(at)
+    return [*begins, len(lengths)]
+
+
+def razors_edge(lengths: Sequence[float], limit: float, fixed: float) -> list[int]:
+    """Find the batches that take least time in all, by dynamic programming."""
+    least, begins = np.zeros(len(lengths) + 1), [0]
+    for end, length in enumerate(lengths, 1):
+        sizes = length * np.arange(end, 0, -1)
+        times = np.where(sizes <= max(limit, length), least[:end] + fixed + sizes, math.inf)
+        begins.append(int(times.argmin()))
+        least[end] = times[begins[-1]]
+    found = [len(lengths)]
+    while found[-1]:
+        found.append(begins[found[-1]])
+    return found[::-1]
+
+
 @contextlib.contextmanager
-def _choosing(lengths: Callable[[Entry], Lengths]) -> Iterator[None]:
-    """Replace the rule by a function of the most urgent request."""
+def in_parts(divide: Divide, *, minmax: bool = False) -> Iterator[None]:
+    """Divide the 256 most urgent requests, sorted by length; let the part of the most urgent share a batch.
 
-    def choose(sample: Sequence[Entry], **_: object) -> Lengths:
-        return lengths(sample[0])
+    With ``minmax``, it is the part in which a request would have the highest latency.
+    """
 
-    with patch.object(uncork_dispatcher.api, "mixable_lengths", choose):
+    def choose(api: Api, queue: RequestQueue, limit: float) -> Lengths:
+        fixed_s, unit_s = api.model.measures.estimate[:2]
+        fixed = fixed_s / unit_s if unit_s else math.inf
+        urgent = list(islice(queue.turns(), 256))
+        ordered = sorted(urgent, key=attrgetter("length"))
+        begins = divide([entry.length for entry in ordered], limit, fixed)
+        parts = [ordered[begin:end] for begin, end in pairwise(begins)]
+        chosen = next(part for part in parts if urgent[0] in part)
+        if minmax:
+            chosen = max(
+                parts,
+                key=lambda part: unit_s * len(part) * part[-1].length - min(entry.arrival for entry in part),
+            )
+        return Lengths(chosen[0].length, chosen[-1].length)
+
+    with _choosing(choose):
         yield
 
 
-MEMBERS = {"rule": by_the_rule, "sum": by_sum, "fifo": in_order, "buckets": by_bucket}
+@contextlib.contextmanager
+def _choosing(choose: Callable[[Api, RequestQueue, float], Lengths]) -> Iterator[None]:
+    """Replace the rule by a function of the API, its queue and the limit of a batch."""
+
+    def mixable(api: Api, queue: RequestQueue, sample: object, limit: float, most_rows: float) -> Lengths:
+        return choose(api, queue, limit)
+
+    with patch.object(Api, "_mixable", mixable):
+        yield
+
+
+MEMBERS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "rule": by_the_rule,
+    "sum": by_sum,
+    "fifo": in_order,
+    "buckets": by_bucket,
+    "sorted": partial(in_parts, by_budget),
+    "razor": partial(in_parts, razors_edge),
+    "razor-minmax": partial(in_parts, razors_edge, minmax=True),
+}
 """Choices of members by name."""
 
 if __name__ == "__main__":

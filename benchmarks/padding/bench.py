@@ -14,13 +14,14 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.harness.cli import exit_with
+from benchmarks.harness.cli import exit_with, publish
 from benchmarks.harness.report import ResultPage
 from benchmarks.harness.sheets import output as standard_output
 from benchmarks.harness.sheets import show
 from benchmarks.padding.cold import cold_cells, cold_marks, cold_sheet, cold_starts
 from benchmarks.padding.findings import cells, find
 from benchmarks.padding.overload import overloads
+from benchmarks.padding.rivals import find_rivals, rival_cells, rival_sheets
 from benchmarks.padding.tables import marks, marks_sheet, overload_sheet, traffic_sheets, unstated_sheet
 from benchmarks.padding.unstated import find_unstated
 from uncork_workers.cores import usable_cores
@@ -74,16 +75,25 @@ def main(
     cold: Annotated[
         bool, typer.Option("--cold", help="Measure only the first seconds of a fresh gateway; no page.")
     ] = False,
+    rivals: Annotated[
+        bool, typer.Option("--rivals", help="Compare only with other rules for who shares a batch; no page.")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each cell, with different seeds.")] = 1,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes that share the runs.", show_default="one per core")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the page to this file.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the page or the tables to this file.")] = None,
 ) -> None:
     """Compare batches chosen by length with batches in order of arrival; exit with 1 at a missed mark."""
     progress = Console(stderr=True)
     processes = processes or usable_cores()
     chosen, first = cells(quick=quick), _FIRST_SEED
+    if rivals:
+        with _telling("other rules", progress) as tell:
+            found_rivals = find_rivals(
+                rival_cells(quick=quick), range(first, first + seeds), processes=processes, tell=tell
+            )
+        return publish(rival_sheets(found_rivals), markdown_file=output)
     if cold:
         with _telling("cold starts", progress) as tell:
             starts = cold_starts(

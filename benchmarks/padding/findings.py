@@ -19,7 +19,7 @@ Dispatcher = Literal["free", "before", "rule"]
 Traffic = Literal["closed", "Poisson", "bursts"]
 _FREE, _CORK = "fixed:0", "cork"
 # Batches per worker; at least 2,000 requests in any case.
-_BATCHES = 20
+BATCHES = 20
 # Below this share of the offered load, answers fall behind and latency depends on the length of the run.
 _KEEPS_UP = 0.95
 
@@ -103,7 +103,7 @@ def find(
         [replace(cell, known=before_knows) for cell in cells],
         (_FREE, _CORK),
         seeds,
-        batches=_BATCHES,
+        batches=BATCHES,
         processes=processes,
         progress=lambda done, _: tell(done, runs),
     )
@@ -112,7 +112,7 @@ def find(
         (_CORK,),
         seeds,
         base=_CORK,
-        batches=_BATCHES,
+        batches=BATCHES,
         processes=processes,
         progress=lambda done, _: tell(done + 2 * len(cells) * len(seeds), runs),
     )

@@ -14,8 +14,7 @@ from benchmarks.padding.overload import Overload
 from benchmarks.padding.unstated import CASES
 
 TRUTHS = {1.0: "padded", 0.5: "half of the padding takes time", 0.0: "no padding"}
-_TRAFFIC: tuple[Traffic, ...] = ("closed", "Poisson", "bursts")
-_TITLES = {
+TITLES: dict[Traffic, str] = {
     "closed": "Closed loops",
     "Poisson": "Poisson arrivals",
     "bursts": "Bursts",
@@ -113,9 +112,7 @@ def marks_sheet(found: Iterable[Mark]) -> Sheet:
 def traffic_sheets(findings: Sequence[Finding]) -> list[Sheet]:
     """Tabulate each kind of traffic by truth, and padded models by their parameters."""
     unlike = [one for one in findings if not one.is_equal]
-    return [
-        _traffic_sheet(traffic, [one for one in unlike if one.traffic == traffic]) for traffic in _TRAFFIC
-    ]
+    return [_traffic_sheet(traffic, [one for one in unlike if one.traffic == traffic]) for traffic in TITLES]
 
 
 def _traffic_sheet(traffic: Traffic, findings: Sequence[Finding]) -> Sheet:
@@ -127,7 +124,7 @@ def _traffic_sheet(traffic: Traffic, findings: Sequence[Finding]) -> Sheet:
         for heading, each in ((name, figure), ("p99", "p99_ms"), ("long p99", "long_p99_ms"))
     ]
     rows = []
-    for group, some in _groups(traffic, findings):
+    for group, some in groups(traffic, findings):
         padding = [
             f"{fmean(one.padding_share for each in some for one in getattr(each, which)):.0%}"
             for which in ("before", "rule")
@@ -136,13 +133,13 @@ def _traffic_sheet(traffic: Traffic, findings: Sequence[Finding]) -> Sheet:
         rows.append([group, f"{len(some)}", *cells, *padding])
     headings = [heading for heading, _, _ in ratios]
     return Sheet(
-        title=_TITLES[traffic],
+        title=TITLES[traffic],
         columns=["cells", "number", *headings, "padding before", "with the rule"],
         rows=rows,
     )
 
 
-def _groups(traffic: Traffic, findings: Sequence[Finding]) -> Iterator[tuple[str, Sequence[Finding]]]:
+def groups(traffic: Traffic, findings: Sequence[Finding]) -> Iterator[tuple[str, Sequence[Finding]]]:
     """Yield the groups of cells that share a row of a table."""
     for padding, truth in TRUTHS.items():
         if some := [one for one in findings if one.cell.padding == padding]:
@@ -166,7 +163,7 @@ def _groups(traffic: Traffic, findings: Sequence[Finding]) -> Iterator[tuple[str
 def unstated_sheet(findings: Sequence[Finding]) -> Sheet:
     """Tabulate what is found out without being stated: body bytes as lengths, and truncation."""
     rows = []
-    for case, traffic in product(CASES, _TRAFFIC):
+    for case, traffic in product(CASES, TITLES):
         some = [one for one in findings if case.has(one.cell) and one.traffic == traffic]
         if some:
             figures = ("rows_per_s", "mean_ms", "p99_ms")

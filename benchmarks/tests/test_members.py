@@ -64,6 +64,11 @@ def batches_with(name: str) -> list[list[float]]:
         # Rows x longest is limited to 1000 tokens, and the first three have 900.
         ("fifo", [[17, 300, 30], [16, 20]]),
         ("buckets", [[17, 30, 20], [300], [16]]),
+        # The first 16, 17 and 20 with 30 have 120 tokens, and with 300 too many.
+        ("sorted", [[17, 30, 16, 20], [300]]),
+        ("razor", [[17, 16, 20], [300], [30]]),
+        # 300 tokens take longer than all others.
+        ("razor-minmax", [[300], [17, 16, 20], [30]]),
         # 383 tokens in all.
         ("sum", [[17, 300, 30, 16, 20]]),
     ],

@@ -11,6 +11,7 @@ from benchmarks.padding.cells import EQUAL, padded_cells
 from benchmarks.padding.cold import SECONDS, ColdStart, cold_marks, cold_start
 from benchmarks.padding.findings import Finding, find
 from benchmarks.padding.overload import GOAL_MS, Overload, overload, overload_cells
+from benchmarks.padding.rivals import RIVALS, find_rivals, rival_sheets
 from benchmarks.padding.tables import Mark, marks
 from benchmarks.padding.unstated import CASES
 from uncork_dispatcher.simulator import Measured
@@ -123,6 +124,19 @@ def test_only_the_rule_knows_lengths() -> None:
     assert found.rule[0].padding_share < 0.3 < 0.5 < found.before[0].padding_share
     assert found.ratio("rows_per_s", "before") > 1.5
     assert found.ratio("rows_per_s", "free") > 1.5
+
+
+def test_other_rules_have_the_place_of_cork_before() -> None:
+    found = find_rivals([CLOSED], [1], processes=1, tell=lambda done, of: None)
+
+    assert {name: one.rule for name, [one] in found.items()} == dict.fromkeys(
+        RIVALS, found["Razor's Edge"][0].rule
+    )
+    assert len({one.before[0].rows_per_s for [one] in found.values()}) > 3
+    (closed, p99, *_) = rival_sheets(found)
+    assert closed.columns[2:] == [*RIVALS]
+    assert closed.rows[0][:2] == ["padded", "1"]
+    assert p99.title == "Closed loops: p99 of cork / other rule"
 
 
 def test_overload_is_several_times_what_a_closed_loop_carries() -> None:
