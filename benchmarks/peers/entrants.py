@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import json
 import os
 import signal
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psutil
 
@@ -21,12 +21,25 @@ from benchmarks.harness.paths import EXAMPLES, SERVICES
 from benchmarks.harness.report import OURS
 from benchmarks.harness.rounds import Target, ask_alone, target
 from benchmarks.peers.catalogue import BATCH_CAP, ModelPoint, Peer, Row, read_number, write_row
+from benchmarks.peers.embeddings import (
+    FOLDER,
+    REQUESTS,
+    VARIABLES,
+    Vectors,
+    make_encoder,
+    make_requests,
+    write_texts,
+)
+from uncork_dispatcher.wording import plural
 from uncork_loadtests.servers import BenchError, Server, serve
+from uncork_loadtests.traffic.plan import Payload
 from uncork_workers.extras import install_command
 
 SERVERS = Path(__file__).parent / "servers"
 _EXAMPLE = EXAMPLES / "digits"
-_GOAL_MS = 1000
+_OPTIONS = {"--workers": 1, "--mb-max-latency": 1000, "--mb-max-batch-size": BATCH_CAP}
+# Nothing is refused.
+_LONG_GOAL_MS = 60_000
 # A peer may report ready before its worker is.
 _FIRST_ANSWER_SECONDS = 30.0
 
@@ -50,8 +63,16 @@ class Work:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables with the model's settings."""
     rows: Sequence[Row]
-    answers: Sequence[float]
+    answers: Sequence[Any]
     """The right answer to each row."""
+    options: Mapping[str, object] = field(default_factory=lambda: _OPTIONS)
+    """Options of Uncork."""
+    peer: Peer = field(default_factory=lambda: Peer(name=OURS, requirements=()))
+    """The paths and forms of requests to Uncork."""
+    requests: str = ""
+    """MODULE:FUNCTION that makes the requests of a load and their answers; empty: the rows."""
+    is_bulk: bool = False
+    """Whether only one client sends its requests, which are large."""
     requirements: Sequence[str] = ()
     """Packages that the model needs in every peer's environment."""
 
@@ -139,30 +160,70 @@ def encoder_work() -> Work:
     )
 
 
+def embeddings_works(folder: Path) -> list[Work]:
+    """Return a text encoder, saved in the folder: requests with one text each, and of a client with many.
+
+    Raises:
+        BenchError: if transformers or torch is not installed.
+    """
+    if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
+        raise BenchError("--embeddings needs torch and transformers; scripts/bench installs them")
+    make_encoder(folder)
+    os.environ[FOLDER] = str(folder)  # for the load generator
+    return [_embeddings_work(folder, name) for name in REQUESTS]
+
+
+def _embeddings_work(folder: Path, name: str) -> Work:
+    rows, answers = make_requests(folder, name)
+    return Work(
+        name=f"encoder, {plural(REQUESTS[name], 'text')} per request",
+        model="encoder",
+        service=str(folder),
+        variables={**VARIABLES, FOLDER: str(folder)},
+        rows=rows,
+        answers=answers,
+        options={"--workers": 1, "--mb-max-latency": _LONG_GOAL_MS},
+        peer=Peer(name=OURS, requirements=(), path="/v1/embeddings", write=write_texts, read=Vectors),
+        requests=f"benchmarks.peers.embeddings:{name}",
+        is_bulk=REQUESTS[name] > 1,
+    )
+
+
 def ours(work: Work, *, name: str = OURS, python: str = sys.executable) -> Entrant:
     """Return Uncork with its defaults, in the environment of ``python``."""
-    options = {"--workers": 1, "--mb-max-latency": _GOAL_MS, "--mb-max-batch-size": BATCH_CAP}
-    command = [*variables(work.variables), *uncork_serve(work.service, options, python=python)]
-    return Entrant(name=name, command=command)
+    command = [*variables(work.variables), *uncork_serve(work.service, work.options, python=python)]
+    return _entrant(work.peer, name, command)
 
 
 def entrants_of(peer: Peer, *, work: Work, environment: Environment, folder: Path) -> list[Entrant]:
     """Return an entrant for each setting of a peer; `folder` is for its temporary files."""
     base = variables({**work.variables, "TMPDIR": folder})
+    if peer.command:
+        places = {"bin": environment.folder / "bin", "servers": SERVERS, "folder": work.service}
+        base += peer.command.format(**places).split()
+        return [
+            _entrant(peer, f"{peer.name} {more}".strip(), [*base, *more.split()]) for more in peer.options
+        ]
     base += [str(environment.python), str(SERVERS / peer.server_file)]
     base += ["--model", work.model]
     return [
-        Entrant(
-            name=peer.name if wait is None else f"{peer.name} {wait:g} ms",
-            command=base if wait is None else [*base, "--wait-ms", f"{wait:g}"],
-            ready_path=peer.ready_path,
-            path=peer.path,
-            write=peer.write,
-            read=peer.read,
-            front=peer.front,
-        )
+        _entrant(peer, peer.name, base)
+        if wait is None
+        else _entrant(peer, f"{peer.name} {wait:g} ms", [*base, "--wait-ms", f"{wait:g}"])
         for wait in peer.waits_ms
     ]
+
+
+def _entrant(peer: Peer, name: str, command: Sequence[str]) -> Entrant:
+    return Entrant(
+        name=name,
+        command=command,
+        ready_path=peer.ready_path,
+        path=peer.path,
+        write=peer.write,
+        read=peer.read,
+        front=peer.front,
+    )
 
 
 @contextlib.contextmanager
@@ -180,17 +241,20 @@ def running(entrant: Entrant, *, work: Work) -> Iterator[Target]:
         for answer, right in zip(answers, work.answers, strict=True):
             check_answer(answer, right=right, entrant=entrant)
         front = replace(server, pid=_front_pid(server, entrant.front))
-        yield target(server, path=entrant.path, bodies=bodies, expected=answers, front=front)
+        found = target(server, path=entrant.path, bodies=bodies, expected=answers, front=front)
+        if work.requests:
+            found = replace(found, plan=replace(found.plan, payload=Payload(function=work.requests)))
+        yield found
 
 
-def check_answer(answer: bytes, *, right: float, entrant: Entrant) -> None:
+def check_answer(answer: bytes, *, right: object, entrant: Entrant) -> None:
     """Raise WrongAnswerError unless the answer holds the right value."""
     try:
         value = entrant.read(answer)
     except (LookupError, TypeError, ValueError) as error:
         raise WrongAnswerError(f"{entrant.name} answers with {answer[:200]!r}: {error!r}") from error
     if value != right:
-        raise WrongAnswerError(f"{entrant.name} answers {json.dumps(value)}, right is {right:g}")
+        raise WrongAnswerError(f"{entrant.name} answers {str(value)[:200]}, right is {str(right)[:200]}")
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.report import Origin, markdown_page, origin
 from benchmarks.harness.sheets import Sheet
-from benchmarks.peers.catalogue import PEERS, Peer
+from benchmarks.peers.catalogue import EMBEDDERS, PEERS, Peer
 from benchmarks.peers.contest import Settings, WorkResult
 from benchmarks.peers.tables import beside_sheet, marks_sheet, point_sheet
 
@@ -30,7 +30,8 @@ def make_report(
     for peer in peers:
         found = Environment(folder=cache / peer.name)
         versions |= {f"{peer.name}: {name}": v for name, v in found.versions(peer.requirements).items()}
-    notes = [f"{p.name}: {p.note}" for p in PEERS.values() if p.note and (p in peers or not p.chosen)]
+    others = [] if peers[0].name in EMBEDDERS else [peer for peer in PEERS.values() if not peer.chosen]
+    notes = [f"{peer.name}: {peer.note}" for peer in dict.fromkeys([*peers, *others]) if peer.note]
     if settings.connections:
         notes.append(f"Generator of the closed loop: {settings.generator}.")
     notes.append("The limit is the rate of one worker in full batches, if only the model took time.")
@@ -40,7 +41,10 @@ def make_report(
 
 def summary(report: Report) -> list[Sheet]:
     """Tabulate the results of all models and loads."""
-    if report.settings.apart:
+    judged = any(
+        each.mark.bound for result in report.results for point in result.points for each in point.verdicts
+    )
+    if report.settings.apart or not judged:
         return [beside_sheet(report.results, figure=figure) for figure in ("requests_per_second", "p99")]
     return [marks_sheet(report.results)]
 

@@ -11,6 +11,7 @@ import typer
 from benchmarks.harness.cli import choose, parse_counts
 from benchmarks.peers.bench import parse_points, parse_rates
 from benchmarks.peers.catalogue import PEERS, ModelPoint
+from benchmarks.peers.embeddings import Vectors
 from benchmarks.peers.entrants import (
     SERVERS,
     Entrant,
@@ -20,6 +21,7 @@ from benchmarks.peers.entrants import (
     running,
     sleep_work,
 )
+from uncork_loadtests.traffic.payloads import same_answer
 
 POINT = ModelPoint(intercept_ms=1, slope_ms=0.02)
 # What each kind of peer was seen to answer to a row that adds up to 10.5.
@@ -61,6 +63,19 @@ def entrant(offset: float) -> Entrant:
 @pytest.mark.parametrize("name", REPLIES)
 def test_the_answer_is_found_in_what_a_peer_replies(name: str) -> None:
     assert PEERS[name].read(REPLIES[name]) == 10.5
+
+
+def test_vectors_are_equal_if_they_are_close() -> None:
+    vectors, close, other, short = (
+        Vectors(b'{"data":[{"embedding":[%s]}],"id":%d}' % (numbers, at))
+        for at, numbers in enumerate((b"0.5,0.25", b"0.50005,0.25", b"0.5002,0.25", b"0.5"))
+    )
+
+    assert bytes(close) == vectors
+    assert same_answer(bytes(close), vectors)
+    for each in (other, short, b"[]", b"no JSON"):
+        assert vectors != each
+        assert not same_answer(bytes(each), vectors)
 
 
 @pytest.mark.parametrize("name", PEERS)
