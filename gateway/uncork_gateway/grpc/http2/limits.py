@@ -12,7 +12,7 @@ FREE_FIELDS = 32
 """Header fields of a call that cost nothing; the others cost more than their bytes."""
 FIELDS_PER_CONTROL = 8
 RESETS_PER_S = 200.0
-WINDOWS_PER_CONTROL = 16
+WINDOWS_PER_CONTROL = 8
 """A change of INITIAL_WINDOW_SIZE changes the windows of all streams."""
 # Many small answers may be on their way to a client that reads: those of all streams of a connection.
 _LEAST_UNSENT_BYTES = 64 * 2**20
