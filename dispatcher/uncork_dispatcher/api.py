@@ -179,9 +179,9 @@ class Api:
             sample,
             queued=len(queue),
             limit=size,
-            spare=another * (_SPARE if measures.is_shown else 1.0),
+            spare=another * (1.0 if measures.probes else _SPARE),
             most_rows=most_rows,
-            each=not measures.is_shown,
+            each=measures.probes,
         )
 
     def row_lengths(

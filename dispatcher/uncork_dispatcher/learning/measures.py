@@ -2,7 +2,10 @@
 
 Many models pad a batch to its longest row, others do not. The dispatcher estimates the batch time by each
 measure, and uses the estimate that predicts best. The length of a row is its cost; without costs, its bytes
-in the body. Without costs, the number of rows is a third measure, in use until a length predicts better.
+in the body. Without costs, the number of rows is a third measure, in use if no length predicts better.
+
+Once lengths differ, padding is assumed until batches have shown whether the model pads. A batch of mixed
+lengths shows most, but may take many times as long: until then, the next batch after it keeps lengths apart.
 
 While the lengths of rows hardly differ, the measures are proportional to each other, and only one estimator
 learns.
@@ -91,7 +94,7 @@ class Measures:
         in_force: the place of the current measure in :class:`BatchSize`.
         pads: True if the current measure is rows x longest row.
         separates: True if very different lengths should go into separate batches.
-        is_shown: True once batches of mixed lengths have shown whether the model pads.
+        probes: True if the next batch should mix lengths, to show whether the model pads.
         estimate: the batch time by size, in the current measure.
         of_cost: the batch time by rows, or by cost, with the average padding of the last batches.
         ratio: the size of the last batches over their rows or cost.
@@ -102,7 +105,8 @@ class Measures:
 
     def __init__(self) -> None:
         self.has_costs = self.compares = False
-        self.pads = self.separates = self.is_shown = False
+        self.pads = self.separates = self._is_shown = False
+        self.probes = True
         self.estimate = self.of_cost = Estimate()
         self.ratio = self.limit_ratio = 1.0
         self.length_limit = math.inf
@@ -131,7 +135,8 @@ class Measures:
     @property
     def padding(self) -> Padding | None:
         """How lengths affect batch times; None if lengths have not differed, or do not matter."""
-        if not self.compares or (self.in_force == _ROWS and not self.has_costs):
+        is_known = self.has_costs or (self._confirmed if self.pads else self.in_force != _ROWS)
+        if not self.compares or not is_known:
             return None
         if not self.pads:
             return Padding("sum" if self.has_costs else "bytes", 0.0)
@@ -144,7 +149,8 @@ class Measures:
         self.has_costs, self.compares = has_costs, False
         self._by, self._ratios = self._by[:1], [1.0]
         self._use(_PADDED if has_costs else _ROWS)
-        self.separates, self.is_shown, self._confirmed = has_costs, False, False
+        self.separates, self._is_shown, self._confirmed = has_costs, False, False
+        self.probes = True
         self._limit, self.length_limit = LengthLimit(), math.inf
         self._update()
 
@@ -158,12 +164,14 @@ class Measures:
             ValueError: as for :meth:`BatchTimeEstimator.observe`.
         """
         self._batches += 1
+        total = size.rows if self.has_costs else size.size_bytes
+        # Batches with less padding do not tell the measures apart.
+        is_mixed = abs(size.padded - total) > total * 0.05
         if not self.compares and self._lengths_differ(size):
             self._tell_apart(size)
         # Without costs, empty bodies have no length to learn from.
         if self.compares and min(size[: len(self._by)]) > 0 and self._learns_lengths():
-            # Batches with less padding do not tell the measures apart.
-            if not self.has_costs or abs(size.padded - size.rows) > size.rows * 0.05:
+            if is_mixed or not self.has_costs:
                 self._compare(size, seconds)
             for place in range(1, len(self._by)):
                 self._by[place].observe(size[place], seconds)
@@ -171,6 +179,7 @@ class Measures:
             if rows and self._limit.observe(*rows, seconds):
                 self._limit_changed()
         self._by[_ROWS].observe(size.rows, seconds)
+        self.probes = not (self._is_shown or (self.probes and is_mixed))
         self._update()
 
     def observe_profile(self, chunks: Sequence[tuple[float, float]]) -> None:
@@ -216,8 +225,13 @@ class Measures:
             self._by.append(deepcopy(self._by[_ROWS]))
             self._ratios.append(1.0)
         else:
-            self._by += [BatchTimeEstimator(), BatchTimeEstimator()]
-            self._ratios += [size.padded / size.rows, size.size_bytes / size.rows]
+            learned = self._by[_ROWS].learned()
+            for ratio in (size.padded / size.rows, size.size_bytes / size.rows):
+                self._ratios.append(ratio)
+                self._by.append(BatchTimeEstimator())
+                self._by[-1].recall([(rows * ratio, seconds) for rows, seconds in learned])
+            self._use(_PADDED)
+            self.separates = True
         self._errors = [0.0] * len(self._by)
 
     def _compare(self, size: BatchSize, seconds: float) -> None:
@@ -247,7 +261,9 @@ class Measures:
         elif self.pads and not self._confirmed:
             others = errors[:_PADDED] + errors[_PADDED + 1 :]
             self._confirmed = self._evidence(min(others), errors[_PADDED]) > _CONFIRMING_EVIDENCE
-        self.separates, self.is_shown = self.pads, True
+            if not (self._confirmed or self.has_costs) and self._compared >= _COMPARED:
+                self._use(_ROWS)
+        self.separates, self._is_shown = self.pads, True
 
     def _evidence(self, error: float, smaller: float) -> float:
         """Return the logarithm of the likelihood ratio for the measure with the smaller error."""

@@ -169,8 +169,10 @@ class ServiceModel:
 
     def _observe_speed(self, worker: int, size: float, seconds: float) -> None:
         estimate = self.measures.estimate
-        average_s = estimate.seconds(size)
-        self._speeds.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
+        # A wrong prediction would show in the factors for many batches.
+        if estimate.earned_rows:
+            average_s = estimate.seconds(size)
+            self._speeds.observe(worker, seconds=seconds, average_s=average_s, spread=estimate.spread)
 
     def _update_estimate(self) -> None:
         self.estimate = self.alone = self.measures.of_cost

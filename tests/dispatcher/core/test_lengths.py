@@ -13,6 +13,7 @@ from tests.dispatcher.driver import core_with, poll_all, starts
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.simulator.lengths import Known, row_lengths
 from uncork_dispatcher.simulator.run import simulate
 from uncork_dispatcher.simulator.scenario import Run, Scenario
 from uncork_dispatcher.simulator.service import ServiceTime
@@ -214,6 +215,22 @@ def test_lengths_mix_until_batches_have_shown_that_the_model_pads() -> None:
         mixed.append(on.run_all()[0] == tuple(queued))
         assert start.requests == tuple(first)
     assert mixed == [True] * 5 + [False] * 3
+
+
+@pytest.mark.parametrize("known", ["costs", "bytes"])
+def test_a_cold_start_does_not_wait_for_long_mixed_batches(known: Known) -> None:
+    """A batch of all clients takes ten times as long as its requests one by one."""
+    scenario = Scenario(
+        service=ServiceTime(intercept_s=0.00016, slope_s=0.00002, padding=1.0),
+        arrivals=Clients(count=64),
+        limit_rows=16_384,
+        goal_s=1e3,
+        requests=400,
+        lengths=row_lengths("bimodal:16:512:0.1").draw,
+        known=known,
+    )
+    cork, alone = (simulate(replace(scenario, policy=policy)).answered for policy in ("cork", "none"))
+    assert cork[-1].finish < 3 * alone[-1].finish
 
 
 def of_bodies(measure: str, *, seed: int = 1) -> tuple[Dispatcher, list[tuple[int, ...]]]:

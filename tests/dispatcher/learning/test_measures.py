@@ -111,6 +111,37 @@ def test_without_costs_bytes_count_if_they_predict_better(truth: str, measure: s
     assert measures.separates == (measure == "longest_bytes")
 
 
+def test_bodies_of_different_sizes_are_taken_as_padded_until_it_is_known() -> None:
+    """From the first batch that has them on, with the times of the batches before."""
+    measures = Measures()
+    for rows in (1, 4) * 5:
+        measures.observe(BatchSize(rows, rows * 40.0, rows * 40), 0.01 + 0.001 * rows)
+    assert not measures.separates
+    measures.observe(BatchSize(4, 400.0, 200), 0.014)
+    assert (measures.separates, measures.padding) == (True, None)
+    assert measures.estimate.seconds(400.0) == pytest.approx(0.014, rel=0.1)
+    assert measures.estimate.earned_rows > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bytes_do_not_count_if_nothing_shows_that_they_do(seed: int) -> None:
+    """Requests that run alone, in batches that take as long whatever their size."""
+    measures, random_ = Measures(), random.Random(seed)
+    for _ in range(60):
+        size = random_.randint(40, 400)
+        measures.observe(BatchSize(1, size, size), 0.01 * random_.lognormvariate(0, 0.1))
+    assert (measures.separates, measures.padding) == (False, None)
+    assert measures.size(BatchSize(3, 900, 800)) == 3
+
+
+def test_after_a_batch_of_mixed_lengths_the_next_one_keeps_them_apart() -> None:
+    measures, probes = with_costs(), []
+    for padded in (10, 30, 30, 30, 10, 30):
+        measures.observe(BatchSize(10, padded), 0.1)
+        probes.append(measures.probes)
+    assert probes == [True, False, True, False, True, False]
+
+
 def test_the_share_of_padding_in_bytes() -> None:
     """Batches of two rows, one of which is a third as long as the other."""
     measures, random_ = Measures(), random.Random(1)
@@ -152,7 +183,7 @@ def test_costs_replace_what_was_learned_about_bytes() -> None:
     measures = of_bytes("longest")
     before = measures.known_rows
     measures.expect_costs(True)
-    assert (measures.padding, measures.pads, measures.ratio, measures.is_shown) == (None, True, 1.0, False)
+    assert (measures.padding, measures.pads, measures.ratio, measures.probes) == (None, True, 1.0, True)
     assert measures.known_rows == before
 
 

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from uncork_dispatcher.learning.measures import BatchSize
+from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
 
 
@@ -107,3 +109,12 @@ def test_factors_are_those_of_the_definition(
     got = {worker: learned.slowdown(worker) for worker in range(5)}
     assert got == pytest.approx({worker: expected.get(worker, 1.0) for worker in range(5)})
     assert learned.differ == any(factor != 1.0 for factor in got.values())
+
+
+def test_first_predictions_do_not_make_workers_slow() -> None:
+    """The second batch has 100 times as many rows as the first, and takes ten times as long as predicted."""
+    model = ServiceModel(goal_s=1.0, limit_rows=1000)
+    for worker, rows in [(0, 1), (0, 100), (1, 1)] * 6:
+        size = BatchSize(rows, rows)
+        model.observe(worker, size, seconds=0.001 * rows, chunks=(), smallest=size, rows=None)
+    assert (model.slowdown(0), model.slowdown(1)) == (1.0, 1.0)
