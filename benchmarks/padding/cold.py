@@ -1,6 +1,6 @@
 """Cold starts: answers in each second since a fresh gateway got its first request, against one by one.
 
-``scripts/bench padding --cold`` runs it, and ``docs/pictures/simulations.py`` draws one of the cells.
+``scripts/bench padding --cold`` runs it, and ``docs/pictures/simulations.py`` draws some of the cells.
 """
 
 from __future__ import annotations
@@ -75,13 +75,14 @@ def cold_starts(
 
 def cold_start(cell: Cell, seeds: Sequence[int]) -> ColdStart:
     """Measure one cell."""
+    sums = answers(replace(cell, known="totals"), _CORK, seeds)
+    return ColdStart(cell, answers(cell, _CORK, seeds), answers(cell, _ONE_BY_ONE, seeds), sums)
 
-    def average(cell: Cell, policy: str) -> list[float]:
-        runs = [_answers(cell, policy, seed) for seed in seeds]
-        return [fmean(second) for second in zip(*runs, strict=True)]
 
-    sums = average(replace(cell, known="totals"), _CORK)
-    return ColdStart(cell, average(cell, _CORK), average(cell, _ONE_BY_ONE), sums)
+def answers(cell: Cell, policy: str, seeds: Iterable[int]) -> list[float]:
+    """Return the answers in each second, averages over the seeds."""
+    runs = [_answers(cell, policy, seed) for seed in seeds]
+    return [fmean(second) for second in zip(*runs, strict=True)]
 
 
 def _answers(cell: Cell, policy: str, seed: int) -> list[int]:

@@ -7,6 +7,8 @@ cells of ``scripts/bench padding --cold``, it writes cold.svg, and from simulati
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from random import Random
@@ -17,19 +19,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from style import STYLE, headline, line_look, log_across, log_upwards
 
-from benchmarks.padding.cold import SECONDS, cold_cells, cold_starts
+from benchmarks.padding.cells import in_processes
+from benchmarks.padding.cold import SECONDS, answers, cold_cells
 from benchmarks.padding.tables import TRUTHS
 from uncork_dispatcher.simulator import Clients, Scenario, ServiceTime, open_loop, simulate
+from uncork_dispatcher.simulator.lengths import Known
 from uncork_loadtests.reports.page import BLUE, DARK_GREY, GREEN, PURPLE, SKY_BLUE, VERMILION
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parent.parent / "benchmarks/results/dispatcher.md"
 CLASS_LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 CLASS_GOAL_MS = 100.0
+COLD: tuple[tuple[str, str, Known], ...] = (
+    ("cork", "cork", "costs"),
+    ("fixed:0", "release when free, in order of arrival", "totals"),
+    ("none", "one by one", "costs"),
+)
 LOOKS = {
     "cork": (VERMILION, "o"),
     "fixed:0": (DARK_GREY, "s"),
     "cork-classic": (BLUE, "^"),
+    "none": (BLUE, "^"),
     "fixed:5": (SKY_BLUE, "v"),
     "fixed:1": (GREEN, "<"),
     "aimd": (PURPLE, "P"),
@@ -98,24 +108,29 @@ def draw_closed() -> None:
 
 def draw_cold() -> None:
     figure = Figure(figsize=(9.5, 3.4), layout="constrained")
-    found = cold_starts(cold_cells(quick=True), range(101, 111), processes=2, tell=lambda done, of: None)
-    panels = figure.subplots(1, len(found), sharey=True)
-    for axes, one in zip(panels, found, strict=True):
-        axes.set_title(TRUTHS[one.cell.padding])
-        axes.set_xlabel("second since the first request")
-        for policy, answers in (("cork", one.cork), ("one by one", one.one_by_one)):
-            colour, mark = LOOKS["cork" if policy == "cork" else "fixed:0"]
+    cells = cold_cells(quick=True)
+    panels = figure.subplots(1, len(cells), sharey=True)
+    for policy, label, known in COLD:
+        run = partial(answers, policy=policy, seeds=range(101, 111))
+        run_in = [replace(cell, known=known) for cell in cells]
+        found = in_processes(run, run_in, processes=2, tell=lambda done, of: None)
+        colour, mark = LOOKS[policy]
+        for axes, cell, per_s in zip(panels, cells, found, strict=True):
+            axes.set_title(TRUTHS[cell.padding])
+            axes.set_xlabel("second since the first request")
             axes.plot(
                 range(1, SECONDS + 1),
-                answers,
-                label=policy,
+                per_s,
+                label=label,
                 color=colour,
                 marker=mark,
                 **line_look(first=policy == "cork"),
             )
+    for axes in panels:
         axes.set_ylim(bottom=0)
     panels[0].set_ylabel("answers per second")
-    finish(figure, panels[0], "A fresh gateway: 4 + 0.02 * size ms, 1 worker, 64 clients", "cold.svg")
+    title = "A fresh gateway, simulated: 4 + 0.02 * size ms, 1 worker, 64 clients"
+    finish(figure, panels[0], title, "cold.svg")
 
 
 def draw_classes() -> None:
