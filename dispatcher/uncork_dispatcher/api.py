@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
@@ -27,6 +28,9 @@ from uncork_dispatcher.workers.slots import Slots
 # The padding in a batch may cost this share of the fixed part of another batch.
 _SPARE = 0.5
 _CANCELLED = RequestState.CANCELLED
+
+_arrival = attrgetter("arrival")
+_sizes = attrgetter("rows", "padded", "size_bytes")
 
 
 class Api:
@@ -62,8 +66,10 @@ class Api:
         if behind is not None:
             share, now = share.freed(behind), max(now, behind.finish)
         traffic = self.traffic.of((queue.group, queue.key), now)
-        slowdowns = model.slowdowns
-        worker = slots.shares.next_idle(slowdowns, now, queue.api) if behind is None else behind.worker
+        slowdowns, slowdown, fits = model.slowdowns, 1.0, math.inf
+        if slowdowns is not None or rules.name in slots.memory:
+            worker = slots.shares.next_idle(slowdowns, now, queue.api) if behind is None else behind.worker
+            slowdown, fits = model.slowdown(worker), slots.memory.of(worker, rules.name)
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
         return View(
             now,
@@ -73,12 +79,12 @@ class Api:
             queue.newest,
             queue.most_urgent.deadline,
             rules.goal_s,
-            self.is_full(queue, slots.memory.of(worker, rules.name)),
+            self.is_full(queue, fits),
             share.idle,
             share.finishes,
             share.rows(rules.name),
             model.alone if behind is None else model.estimate,
-            model.slowdown(worker) if slowdowns else 1.0,
+            slowdown,
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
             traffic.returns.forecast(now=now),
@@ -189,9 +195,8 @@ class Api:
     ) -> RowLengths:
         """Return the lengths of a request, from the arguments of :meth:`Dispatcher.submit`."""
         measures = self.model.measures
-        has_costs = count is not None
-        if has_costs is not measures.has_costs:
-            self.model.expect_costs(has_costs)
+        if (count is not None) is not measures.has_costs:
+            self.model.expect_costs(count is not None)
         return row_lengths(
             rows, count, longest, size_bytes, self.rules.allowed_lengths, measures.length_limit
         )
@@ -203,7 +208,10 @@ class Api:
     def due_at(self, now: float, expires_at: float, *, bulk: bool = False) -> float:
         """Return when the worker should be done with a request that arrives ``now``."""
         rules = self.rules
-        due_at = now + (rules.bulk_goal_s if bulk and rules.bulk_goal_s is not None else rules.goal_s)
+        goal_s = rules.goal_s
+        if bulk and rules.bulk_goal_s is not None:
+            goal_s = rules.bulk_goal_s
+        due_at = now + goal_s
         return (due_at if due_at < expires_at else expires_at) - self.model.allowance_s
 
     def bulk_arrived(self, rows: float, now: float) -> None:
@@ -221,7 +229,7 @@ class Api:
         ]
         self.traffic.answered((batch.group, batch.key), clients, now=now)
         if status == "worked":
-            queued_s = batch.started - min([entry.arrival for entry in entries])
+            queued_s = batch.started - min(map(_arrival, entries))
             self.policy.observe(BatchDone(now, batch.rows, len(entries), queued_s, seconds))
 
     def learn(
@@ -236,7 +244,7 @@ class Api:
         See :meth:`Dispatcher.batch_done` for the other arguments.
         """
         entries = batch.entries
-        rows, padded, sizes = zip(*[(one.rows, one.padded, one.size_bytes) for one in entries], strict=True)
+        rows, padded, sizes = zip(*map(_sizes, entries), strict=True)
         self.model.observe(
             batch.worker,
             BatchSize(batch.rows, batch.padded, sum(sizes)),

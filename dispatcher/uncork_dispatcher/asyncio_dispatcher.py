@@ -310,11 +310,12 @@ class AsyncDispatcher(Generic[P, R]):
 
         Call this before notifications: a waiter or an observer may cancel a request of one of the batches.
         """
-        batches = [action for action in actions if isinstance(action, Batch)]
-        self._observers.started += batches
         self._is_sending = True
         try:
-            for batch in batches:
+            for batch in actions:
+                if not isinstance(batch, Batch):
+                    continue
+                self._observers.started.append(batch)
                 ended = partial(self._on_end, batch)
                 try:
                     self._runner.start(batch, ended)

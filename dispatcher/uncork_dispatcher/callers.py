@@ -102,8 +102,8 @@ def settle(batch: Batch[Submission[Any, R]], outcome: BatchResult[R] | Exception
         return
     started = batch.started
     for request, result in zip(batch.requests, outcome.results, strict=True):
-        waiter = request.leave()
-        if waiter is not None:
+        if (waiter := request.waiter) is not None:
+            request.waiter = request.on_expiry = None
             try:
                 waiter.answered(RequestResult(result, batch, started - request.arrival))
             except _RAISED:

@@ -409,8 +409,9 @@ class Dispatcher:
 
     def _advance(self, now: float) -> None:
         """Begin an input: set the time, and the next wakeup, to ``now``."""
-        self._tick(now)
-        self._wakeup = now
+        if now < self._now:
+            raise _time_went_back(self._now, now)
+        self._now = self._wakeup = now
 
     def _give_up_overdue(self, now: float) -> list[Abandon]:
         """Abandon batches that ran past their timeout, and retry the other batches of their workers."""
@@ -442,5 +443,9 @@ class Dispatcher:
 
     def _tick(self, now: float) -> None:
         if now < self._now:
-            raise ValueError(f"time went back from {self._now} to {now}")
+            raise _time_went_back(self._now, now)
         self._now = now
+
+
+def _time_went_back(before: float, now: float) -> ValueError:
+    return ValueError(f"time went back from {before} to {now}")

@@ -9,44 +9,57 @@ from copy import copy
 
 from uncork_dispatcher.learning.returns import Returns
 
+_WINDOW_S, _LONG_WINDOW_S = 0.5, 5.0
+# Within this time nothing is forgotten: many requests arrive at the same time.
+_GRAIN_S = 0.0005
+# After this many windows the time before the first arrival does not count.
+_SETTLED_WINDOWS = 40.0
+# The first arrivals count as if they had taken at least this long.
+_LEAST_S = 0.05
+
 
 class ArrivalRate:
-    """Rows per second, averaged over about the last ``window_s`` seconds with exponential forgetting.
+    """Rows per second over about the last half second, and the last 5 s, with exponential forgetting.
 
     It averages over time because clients that wait for a batch return all at once: an average over the last
     50 arrivals would mistake such a burst for the rate of the traffic.
     """
 
-    def __init__(self, window_s: float = 0.5) -> None:
-        self._window_s = window_s
-        # Within this share of the window nothing is forgotten: many requests arrive at the same time.
-        self._grain_s = 1e-4 * window_s
-        # After this many windows the time before the first arrival does not count.
-        self._settled_s = 40.0 * window_s
-        # The first arrivals count as if they had taken at least 50 ms.
-        self._least_share = min(1.0, 0.05 / window_s)
+    def __init__(self) -> None:
         self._rows = 0.0
+        self._rows_of_long = 0.0
         self._started = math.inf
         self._updated = -math.inf
 
     def arrived(self, rows: float, now: float) -> None:
         """Count ``rows`` rows that arrived at ``now`` (seconds)."""
         passed = now - self._updated
-        if passed > self._grain_s:
-            self._rows *= math.exp(-passed / self._window_s)
+        if passed > _GRAIN_S:
+            self._rows *= math.exp(-passed / _WINDOW_S)
+            self._rows_of_long *= math.exp(-passed / _LONG_WINDOW_S)
             self._updated = now
             if self._started == math.inf:
                 self._started = now
         self._rows += rows
+        self._rows_of_long += rows
 
     def per_second(self, *, now: float) -> float:
-        """Return the rate at ``now`` (seconds), in rows per second; 0 before the first arrival."""
-        per_second = self._rows * math.exp((self._updated - now) / self._window_s) / self._window_s
+        """Return the rate over half a second at ``now``, in rows per second; 0 before the first arrival."""
+        return self._per_second(self._rows, _WINDOW_S, now)
+
+    def highest(self, *, now: float) -> float:
+        """Return the higher of the rates over half a second and over 5 s."""
+        rate = self._per_second(self._rows, _WINDOW_S, now)
+        long_rate = self._per_second(self._rows_of_long, _LONG_WINDOW_S, now)
+        return rate if rate > long_rate else long_rate
+
+    def _per_second(self, rows: float, window_s: float, now: float) -> float:
+        per_second = rows * math.exp((self._updated - now) / window_s) / window_s
         passed = now - self._started
-        if passed > self._settled_s or per_second == 0.0:
+        if passed > _SETTLED_WINDOWS * window_s or per_second == 0.0:
             return per_second
         # Corrects for the part of the window that lies before the first arrival.
-        return per_second / max(1.0 - math.exp(-passed / self._window_s), self._least_share)
+        return per_second / max(1.0 - math.exp(-passed / window_s), _LEAST_S / window_s)
 
 
 class Traffic:
@@ -56,8 +69,6 @@ class Traffic:
         self.mean_rows = 0.0
         """Rows (or cost) of an average request, over about the last hundred; 0 before the first."""
         self._rate = ArrivalRate()
-        # Capacity is judged by the higher of the rates over a short and this longer time.
-        self._slow_rate = ArrivalRate(5.0)
         self.new_clients = ArrivalRate()
         """The rate of arrivals from clients that were not expected back."""
         self.returns = Returns()
@@ -74,13 +85,12 @@ class Traffic:
         if rows != mean:
             self.mean_rows = mean + 0.01 * (rows - mean) if mean else rows
         self._rate.arrived(rows, now)
-        self._slow_rate.arrived(rows, now)
 
     def counted(self) -> Traffic:
         """Return a copy with the rates and the mean, without the clients."""
         traffic = Traffic()
         traffic.mean_rows = self.mean_rows
-        traffic._rate, traffic._slow_rate = copy(self._rate), copy(self._slow_rate)
+        traffic._rate = copy(self._rate)
         return traffic
 
     def rate(self, now: float) -> float:
@@ -89,8 +99,7 @@ class Traffic:
 
     def load_rate(self, now: float) -> float:
         """Return the arrivals in rows per second: the higher of a short and a long average."""
-        rate, slow_rate = self._rate.per_second(now=now), self._slow_rate.per_second(now=now)
-        return rate if rate > slow_rate else slow_rate
+        return self._rate.highest(now=now)
 
 
 _NONE = Traffic()

@@ -150,10 +150,10 @@ class BatchTimeEstimator:
         _check(rows, seconds)
         if self._recalled is not None:
             self._confirm(self._recalled, rows, seconds)
-        predicted = self.estimate.seconds(rows)
+        predicted, place = self.estimate.seconds(rows), _size_class(rows)
         if predicted > 0:
-            seconds = self._judge(rows, seconds, predicted)
-        self._remember(rows, seconds)
+            seconds = self._judge(place, seconds, predicted)
+        self._remember(place, rows, seconds)
         self._estimate_anew()
 
     def observe_profile(self, chunks: Sequence[tuple[float, float]]) -> None:
@@ -170,7 +170,7 @@ class BatchTimeEstimator:
             self._confirm(self._recalled, *max(chunks))
             self._recalled = None
         for rows, seconds in chunks:
-            self._remember(rows, seconds, is_profile=True)
+            self._remember(_size_class(rows), rows, seconds, is_profile=True)
         if chunks:
             self._estimate_anew()
 
@@ -222,11 +222,11 @@ class BatchTimeEstimator:
             earned_rows=self._largest * EARNED_REACH if self._batches >= _EARNED_BATCHES else 0.0,
         )
 
-    def _judge(self, rows: float, seconds: float, predicted: float) -> float:
+    def _judge(self, place: int, seconds: float, predicted: float) -> float:
         """Update the spread, and follow a change of the model; return ``seconds``, limited if an outlier."""
         changed = self._follow_change(seconds / predicted)
         # A size not seen before says more about the prediction than about the spread.
-        if not changed and _size_class(rows) in self._sizes:
+        if not changed and place in self._sizes:
             miss = min(seconds / predicted, _OUTLIER) - 1.0
             self._variance += _MEMORY * (miss * miss - self._variance)
         trusted = changed or self._batches < _EARNED_BATCHES
@@ -247,11 +247,10 @@ class BatchTimeEstimator:
             size.seconds *= factor
         return True
 
-    def _remember(self, rows: float, seconds: float, *, is_profile: bool = False) -> None:
+    def _remember(self, place: int, rows: float, seconds: float, *, is_profile: bool = False) -> None:
         self._batches += 1
         for other in self._sizes.values():
             other.weight = max(_WEIGHT_FLOOR, other.weight * 0.95)
-        place = _size_class(rows)
         size = self._sizes.get(place)
         if size is None:
             size = self._sizes[place] = _Size(rows, seconds, 0.0, 0)

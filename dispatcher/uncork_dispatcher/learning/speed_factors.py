@@ -16,6 +16,9 @@ _EARNED_BATCHES = 5
 _MEMORY = 0.1
 # The limit of a measurement's distance from the average, as a logarithm: a factor of 2, as for estimates.
 _OUTLIER = math.log(2.0)
+# The noise of a factor over the spread of batch times, and the least noise.
+_NOISE = 2.0 * math.sqrt(_MEMORY / (2.0 - _MEMORY))
+_LEAST_NOISE = 0.1
 
 
 class SpeedFactors:
@@ -36,7 +39,7 @@ class SpeedFactors:
 
     def slowdown(self, worker: int) -> float:
         """Return the worker's factor on the average batch time; 1 while no other is known."""
-        log = self._earned.get(worker)
+        log = self._earned.get(worker) if self.differ else None
         if log is None:
             return 1.0
         difference = log - self._mean
@@ -56,12 +59,16 @@ class SpeedFactors:
             surprise = min(max(surprise, -_OUTLIER), _OUTLIER)
         log = self._logs[worker] = known + max(1.0 / seen, _MEMORY) * surprise
         if seen >= _EARNED_BATCHES:
+            if len(self._logs) == 1:  # nothing to compare it with
+                self._earned[worker] = self._sum = self._mean = log
+                self._ordered = [log]
+                return
             self._drop(worker)
             self._earned[worker] = log
             self._sum += log
             insort(self._ordered, log)
         if self._earned:
-            self._noise = max(0.1, 2.0 * spread * math.sqrt(_MEMORY / (2.0 - _MEMORY)))
+            self._noise = max(_LEAST_NOISE, _NOISE * spread)
         self._compare()
 
     def forget(self, worker: int) -> None:

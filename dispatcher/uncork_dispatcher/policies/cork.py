@@ -52,6 +52,7 @@ from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
 
+from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.loop_plan import ClosedLoop, group_rows
 from uncork_dispatcher.policies.base import MARGIN, Hold, HoldReason, Policy, Release, View, register
 
@@ -63,9 +64,17 @@ class Load(NamedTuple):
     """The number of workers, and their load: ``rho`` and n* as above."""
 
     workers: int
-    rho: float
-    batch: float
-    """The smallest average batch (rows) with which the workers keep up: n*; infinite if there is none."""
+    rate: float
+    estimate: Estimate
+
+    @property
+    def rho(self) -> float:
+        return self.rate * self.estimate.slope_s / self.workers
+
+    @property
+    def batch(self) -> float:
+        """The smallest average batch (rows) with which the workers keep up: n*; infinite if there is none."""
+        return self.estimate.keep_up_rows(self.rate, workers=self.workers)
 
 
 class Wait(NamedTuple):
@@ -154,8 +163,10 @@ class CorkPolicy(Policy):
         """Return ``gap``, and the ``releases`` of the busy worker that sets it; 0 if no busy worker does."""
         gap, releases = own_s, 0
         busy_until, idle = view.busy_until, view.idle_workers
+        if not busy_until:
+            return gap, releases
         usual_s = view.slowdown * view.estimate.seconds(max(view.rows, min(load.batch, self.limit_rows)))
-        if not busy_until or usual_s <= 0:  # nothing is known of the batches before the first has ended
+        if usual_s <= 0:  # nothing is known of the batches before the first has ended
             return gap, releases
         for place in range(idle, min(load.workers, idle + _EACH)):
             until_s = busy_until[place - idle] - view.now
@@ -192,9 +203,7 @@ class CorkPolicy(Policy):
 
 
 def _load(view: View) -> Load:
-    workers = view.idle_workers + len(view.busy_until)
-    rho = view.load_rate * view.estimate.slope_s / workers
-    return Load(workers, rho, view.estimate.keep_up_rows(view.load_rate, workers=workers))
+    return Load(view.idle_workers + len(view.busy_until), view.load_rate, view.estimate)
 
 
 def _price(view: View, load: Load) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from uncork_dispatcher.policies.base import Reason
-from uncork_dispatcher.requests.queue import Entry
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 Q = TypeVar("Q")
+
+_request, _deadline = attrgetter("request"), attrgetter("deadline")
 
 
 class Batch(Generic[Q]):
@@ -44,14 +46,12 @@ class Batch(Generic[Q]):
         self,
         number: int,
         worker: int,
-        api: str,
-        key: Hashable,
-        *,
-        group: Hashable,
+        queue: RequestQueue,
         entries: list[Entry],
         rows: float,
         padded: float,
         count: float,
+        *,
         reason: Reason,
         predicted_s: float,
         released: float,
@@ -65,17 +65,17 @@ class Batch(Generic[Q]):
     ) -> None:
         self.number = number
         self.worker = worker
-        self.api = api
-        self.key = key
-        self.group = group
-        self.requests: tuple[Q, ...] = tuple([entry.request for entry in entries])
+        self.api = queue.api
+        self.key = queue.key
+        self.group = queue.group
+        self.requests: tuple[Q, ...] = tuple(map(_request, entries))
         self.entries = entries
         for entry in entries:
             entry.batch = number
         self.rows = rows
         self.padded = padded
         self.count = int(count)
-        self.deadlines = [entry.deadline for entry in entries]
+        self.deadlines = list(map(_deadline, entries))
         self.reason = reason
         self.predicted_s = predicted_s
         self.spread_s = spread_s

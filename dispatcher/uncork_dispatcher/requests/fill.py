@@ -29,6 +29,15 @@ class Fill:
         body_bytes: the total size of their bodies.
     """
 
+    count = 0.0
+    body_bytes = 0
+    _rows = 0.0
+    _padded = 0.0
+    _longest = 0.0
+    _padding = 0.0
+    _alone = 0.0
+    """The padded sizes of the requests, each alone."""
+
     def __init__(
         self,
         *,
@@ -41,8 +50,6 @@ class Fill:
         allowed_batch_sizes: Sequence[int] = (),
     ) -> None:
         self.entries: list[Entry] = []
-        self.count = 0.0
-        self.body_bytes = 0
         self._most = size
         self._most_rows = most_rows
         self._most_requests = most_requests
@@ -50,12 +57,6 @@ class Fill:
         self._most_bytes = size_bytes
         self._lengths = lengths
         self._allowed_sizes = allowed_batch_sizes
-        self._rows = 0.0
-        self._padded = 0.0
-        self._longest = 0.0
-        self._alone = 0.0
-        """The padded sizes of the requests, each alone."""
-        self._padding = 0.0
 
     @property
     def taken(self) -> BatchSize:

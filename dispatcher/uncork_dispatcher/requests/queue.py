@@ -110,6 +110,22 @@ class RequestQueue:
     ``number`` ascends in the order in which queues get their first request.
     """
 
+    # Class attributes, because a queue exists only while it is not empty: most have few requests.
+    number = 0
+    rows = 0.0
+    size_bytes = 0
+    newest = 0.0
+    has_lengths = False
+    """True once requests of different lengths have been queued."""
+    held: Held | None = None
+    """The last hold that the policy decided; None before the first."""
+    is_held = False
+    """True while the policy need not decide about this queue, see :class:`QueueOrder`."""
+    _length: float | None = None
+    _deadlines: LazyHeap[Entry] | None = None
+    """The requests by deadline, once a request has arrived that is due before an earlier one."""
+    _due_rows: DueRows | None = None
+
     def __init__(
         self,
         api: str,
@@ -126,22 +142,8 @@ class RequestQueue:
         self.key = key
         self.retry = retry
         self.lost_batch = lost_batch
-        self.number = 0
-        self.rows = 0.0
-        self.size_bytes = 0
-        self.newest = 0.0
-        self.has_lengths = False
-        """True once requests of different lengths have been queued."""
-        self.held: Held | None = None
-        """The last hold that the policy decided; None before the first."""
-        self.is_held = False
-        """True while the policy need not decide about this queue, see :class:`QueueOrder`."""
-        self._length: float | None = None
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._latest_deadline = -math.inf
-        self._deadlines: LazyHeap[Entry] | None = None
-        """The requests by deadline, once a request has arrived that is due before an earlier one."""
-        self._due_rows: DueRows | None = None
 
     def __len__(self) -> int:
         return len(self._entries)

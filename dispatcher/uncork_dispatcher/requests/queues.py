@@ -81,6 +81,9 @@ class RequestQueues:
     def __len__(self) -> int:
         return len(self._queues) + len(self._retries)
 
+    def __bool__(self) -> bool:
+        return bool(self._queues or self._retries)
+
     def __iter__(self) -> Iterator[RequestQueue]:
         """Iterate over all queues; they must not change meanwhile."""
         return chain(self._queues.values(), self._retries.values())
@@ -112,7 +115,8 @@ class RequestQueues:
         self._entries[entry.request] = entry
         if entry.expires_at != math.inf and entry.number not in self._impatient:
             self._expect(entry)
-        self._backlog(queue.api, bulk=entry.bulk).add(entry)
+        api = self._apis[queue.api]
+        (api.bulk_backlog if entry.bulk else api.backlog).add(entry)
         is_first = queue.append(entry)
         if is_first:
             if len(queue) == 1:

@@ -87,17 +87,15 @@ class Admission:
         time.
         """
         slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
-        bulk = self._api.bulk_backlog
-        group, groups = entry.queue.group, backlog.groups
-        if group is not None and len(groups) >= MOST_GROUPS and group not in groups:
+        bulk, group, budget = self._api.bulk_backlog, entry.queue.group, self._budget
+        if group is not None and len(backlog.groups) >= MOST_GROUPS and group not in backlog.groups:
             return "too_many_groups"
         patient = entry.expires_at == math.inf
         rows, requests = backlog.rows + entry.rows, backlog.requests + 1
-        budget = self._budget
-        bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
-        known = patient and budget.changes == slots.changes and not bulk.requests
-        if known and bytes_fit and rows <= budget.rows and requests <= budget.requests:
-            return None
+        if budget.changes == slots.changes and patient and not bulk.requests:
+            bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
+            if bytes_fit and rows <= budget.rows and requests <= budget.requests:
+                return None
         now = entry.arrival
         fits = (
             backlog.size_bytes + bulk.size_bytes + entry.size_bytes <= rules.max_queue_bytes

@@ -116,6 +116,8 @@ class Scheduler:
             leaving = self._queues.next_to_expire
         has_workers = self._slots.workers or self._slots.launches.on_demand
         self._no_workers_since = math.inf if has_workers else min(self._no_workers_since, now)
+        if not self._queues:
+            return math.inf if leaving is None else leaving.expires_at
         # While a worker is idle there is capacity, and a late answer is better than none.
         next_at = math.inf
         if not (self._slots.workers and self.draining):
@@ -287,13 +289,11 @@ class Scheduler:
         batch: Batch[Any] = Batch(
             next(self._batch_numbers),
             worker,
-            queue.api,
-            queue.key,
-            group=queue.group,
-            entries=fill.entries,
-            rows=taken.rows,
-            padded=taken.padded,
-            count=fill.count,
+            queue,
+            fill.entries,
+            taken.rows,
+            taken.padded,
+            fill.count,
             reason=release.reason,
             predicted_s=predicted_s,
             released=now,
