@@ -89,15 +89,13 @@ class Marshalled(msgspec.Struct):
     @property
     def size_bytes(self) -> int:
         """The size of the request in a batch: its body, and the parameters or headers sent with it."""
-        size, headers, meta = len(self.body) + len(self.request_id), self.headers, self.meta
-        if meta is None:
-            size += len(self.parameters)
-        else:
+        size, headers, meta = len(self.body) + len(self.parameters), self.headers, self.meta
+        if meta is not None:
             size += len(meta.content_type) + len(meta.query)
             headers += meta.headers
         if headers:
             size += sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in headers])
-        return size
+        return size + len(self.request_id)
 
     def path_to(self, place: RowPath) -> str:
         """Return the path in the client's body of a value in the rows, for error messages."""

@@ -124,10 +124,11 @@ class HttpProtocol:
             end = data.find(b"\r\n\r\n") + 4
             head = data[:end]
             known = self._routes.known.get(head) or self._routes.known_head(head)
-            if known is not None and len(data) <= end + known.length:
-                if len(data) < end + known.length:
+            size = len(data)
+            if known is not None and size <= (whole := end + known.length):
+                if size < whole:
                     self._known_begins(known, data[end:])
-                elif len(data) <= SMALL_BYTES:
+                elif size <= SMALL_BYTES:
                     self._bursts.arrived(self, known, data[end:])
                 else:
                     self.begin(known, data[end:])
@@ -259,8 +260,10 @@ class HttpProtocol:
         if self._listener.retiring and not self._replies.queued and not self._unparsed.data:
             request.keep_alive = False
         start = self._listener.reply_start(status, self._server_state.default_headers)
-        end = b"" if request.keep_alive else b"connection: close\r\n"
-        if request.keep_alive and self._says_keep_alive:
+        end = b""
+        if not request.keep_alive:
+            end = b"connection: close\r\n"
+        elif self._says_keep_alive:
             end = b"connection: keep-alive\r\n"
         return b"%b%b%bx-request-id: %b\r\n%b" % (start, head, request.cors, request.request_id, end)
 

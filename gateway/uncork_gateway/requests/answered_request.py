@@ -114,9 +114,9 @@ class AnsweredRequest(ABC):
         tally, answer, access_log = self._tally, self._answer, self._observers.access_log
         if tally is not None:
             tally.answered(status, seconds, self._rows, is_refusal=is_refusal, protocol=self.protocol)
-        batch_id = ""
-        if answer is not None and (access_log is not None or self._span is not None):
-            batch_id = self._batch_id(answer.batch.number)
+        if access_log is None and self._span is None:
+            return
+        batch_id = "" if answer is None else self._batch_id(answer.batch.number)
         if access_log is not None:
             access_log.request(
                 "POST",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -13,6 +14,8 @@ from uncork_workers.wire import messages
 from uncork_workers.wire.forms import compact_forms, expand_forms
 from uncork_workers.wire.messages import RowResult
 from uncork_workers.wire.schema import REQUEST_ID, ApiSettings
+
+_fields = attrgetter("body", "rows", "cost.of_rows", "form", "raw", "parameters", "meta")
 
 
 def to_frame(
@@ -34,22 +37,20 @@ def to_frame(
         # always runs as one call.
         limit_rows = max(limit_rows, math.ceil(batch.rows))
     payloads = payloads_of(batch)
-    bodies = [asked.body for asked in payloads]
-    raw = [asked.raw for asked in payloads]
-    parameters = [asked.parameters for asked in payloads]
+    bodies, rows, costs, forms, raw, parameters, metas = map(list, zip(*map(_fields, payloads), strict=True))
     frame = messages.Batch(
         batch=batch.number,
         api=batch.api,
         limit_rows=limit_rows,
         lengths=list(map(len, bodies)),
-        rows=[asked.rows for asked in payloads],
+        rows=rows,
         allowed_batch_sizes=settings.allowed_batch_sizes,
         allowed_lengths=settings.allowed_lengths or (),
-        costs=_row_costs(payloads),
+        costs=_row_costs(costs, rows),
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
-        forms=compact_forms([asked.form for asked in payloads]),
-        metas=[asked.meta for asked in payloads if asked.meta is not None] or None,
+        forms=compact_forms(forms),
+        metas=list(filter(None, metas)) or None,
         accept=first.accept,
         raw=raw if any(raw) else None,
         id=batch_id,
@@ -72,12 +73,12 @@ def _headers_of(asked: Marshalled) -> dict[str, str]:
     return headers
 
 
-def _row_costs(payloads: Sequence[Marshalled]) -> list[float] | None:
-    """Return the cost of each row; None if none has one."""
-    if not any(asked.cost.of_rows for asked in payloads):
+def _row_costs(costs: Sequence[Sequence[float]], rows: Sequence[int]) -> list[float] | None:
+    """Return the cost of each row, from costs and number of rows of each request; None without costs."""
+    if not any(costs):
         return None
     # A request from before a reload that added the cost has none.
-    return [cost for asked in payloads for cost in asked.cost.of_rows or [1] * asked.rows]
+    return [cost for own, count in zip(costs, rows, strict=True) for cost in own or [1] * count]
 
 
 def from_frame(

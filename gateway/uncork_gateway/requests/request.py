@@ -49,6 +49,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
 
     _started = False
     _is_whole = False
+    _pieces: Pieces | None = None
 
     def __init__(self, route: RouteT, connection: Connection, head: Head, *, keep_alive: bool) -> None:
         super().__init__(connection, head.target, head.trace)
@@ -56,7 +57,6 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         self._connection = connection
         self._head = head
         self.keep_alive = keep_alive
-        self._pieces: Pieces | None = None
         self._rejection = head.rejection
 
     @abstractmethod

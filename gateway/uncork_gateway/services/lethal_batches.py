@@ -74,14 +74,16 @@ class LethalBatches:
         """Do nothing; see :class:`uncork_dispatcher.Observer`."""
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
-        is_alone = len(batch.requests) == 1
         if status == "worked" and (size := _size(batch)) > self._largest.get(batch.api, 0.0):
             self._largest[batch.api] = size
+        if status != "lost" and not self._cases:
+            return
+        is_alone = len(batch.requests) == 1
         if status == "lost":
             self._worker_lost(batch)
         if status == "lost" and not is_alone:
             self._lost(batch)
-        elif self._cases and (case := self._cases.get(batch.requests[0])) is not None:
+        elif (case := self._cases.get(batch.requests[0])) is not None:
             if status in ("worked", "failed") and is_alone and case.pending:
                 self._answered_alone(case, batch.requests[0])
             else:

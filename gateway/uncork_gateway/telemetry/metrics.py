@@ -130,15 +130,15 @@ class ApiTally:
         self.statuses[status] += 1
         if protocol == "grpc":
             self.grpc_statuses[status] += 1
-        if status >= FIRST_SERVER_ERROR and not is_refusal:
-            self.errors[status] += 1
         self.duration.observe(seconds)
         inference = self.inference
         if status < FIRST_CLIENT_ERROR:
             inference.succeeded_s += seconds
             inference.rows += rows
-        else:
-            inference.failed_s += seconds
+            return
+        inference.failed_s += seconds
+        if status >= FIRST_SERVER_ERROR and not is_refusal:
+            self.errors[status] += 1
 
 
 class Metrics(Collector):
