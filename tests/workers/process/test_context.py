@@ -13,6 +13,7 @@ from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import BatchOfRecord, Context, context
+from uncork_workers.wire.messages import Batch
 
 log = logging.getLogger("a service")
 
@@ -77,7 +78,7 @@ def test_log_lines_name_the_span_of_their_batch(caplog: pytest.LogCaptureFixture
 
 
 def test_where_nobody_waits_there_is_time() -> None:
-    batch = Context(batch_id="x", api="plain", worker_index=0, requests=1, rows=1)
+    batch = Context(worker_index=0, _batch=Batch(0, "plain", 1, lengths=[1], rows=[1]))
 
     assert batch.deadline_left_s == math.inf
 

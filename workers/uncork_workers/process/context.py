@@ -15,6 +15,8 @@ import msgspec
 
 from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.recorded_metrics import RecordedMetrics
+from uncork_workers.wire.groups import value_of
+from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.schema import REQUEST_ID
 
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
@@ -24,56 +26,95 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The batch that the handler is executing.
 
     Attributes:
-        batch_id: the id that clients get in ``X-Batch-Id``.
-        api: name of the API.
         worker_index: number of the worker, from 0.
-        requests: number of requests in the batch.
-        rows: number of rows in the batch.
-        due: for each request, when the worker should be done for the response to meet the request's deadline,
-            in seconds of ``time.monotonic()``. Empty during warm-up.
-        traceparent, tracestate: the batch's span as W3C trace context headers, the parent for the handler's
-            own spans. Empty if tracing is off.
         costs: the cost of each row of this call, which may have only a part of the batch's rows; None if the
             API has no ``cost``.
-        allowed_lengths: the ``allowed_lengths`` of the API; empty if it has none.
-        group: the value of the API's ``group_by`` that all rows share, as a tuple if it has several; None
-            without ``group_by``, and for a header that the requests do not have.
-        parameters: for each row of this call, the parameters of its request in the Open Inference Protocol
-            V2, without ``binary_data_output``; empty for rows without any, and of other protocols.
         classes: for each row of this call, the name of its request's class; None if the API has one class.
     """
 
-    batch_id: str
-    api: str
+    # The rest is computed when a handler asks, because few do.
     worker_index: int
-    requests: int
-    rows: int
-    due: tuple[float, ...] = ()
-    traceparent: str = ""
-    tracestate: str = ""
     costs: tuple[float, ...] | None = None
-    allowed_lengths: tuple[float, ...] = ()
-    group: Any = None
-    parameters: tuple[Mapping[str, Any], ...] = ()
     classes: tuple[str, ...] | None = None
+    _batch: Batch
+    _began: float = 0.0
+    """When the batch arrived at the worker, in seconds of ``time.monotonic()``."""
     _names: tuple[str, ...] = ()
     """The headers of the API."""
-    _headers: Sequence[Mapping[str, str]] = ()
-    """The values that each request has for them."""
-    _counts: Sequence[int] = ()
-    """The rows of each request."""
+    _parameters: tuple[Mapping[str, Any], ...] | None = None
+    """None if no request has any."""
     _request_of_row: tuple[int, ...] | None = None
     """None if the call has all rows of the batch."""
     _departures: Departures | None = None
     recorded: RecordedMetrics = msgspec.field(default_factory=RecordedMetrics)
     """What :meth:`count` and :meth:`observe` have recorded."""
 
+    @property
+    def batch_id(self) -> str:
+        """The id that clients get in ``X-Batch-Id``."""
+        return self._batch.id
+
+    @property
+    def api(self) -> str:
+        """Name of the API."""
+        return self._batch.api
+
+    @property
+    def requests(self) -> int:
+        """Number of requests in the batch."""
+        return len(self._batch.rows)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in the batch."""
+        return sum(self._batch.rows)
+
+    @cached_property
+    def due(self) -> tuple[float, ...]:
+        """For each request, when the worker should be done for the response to meet the request's deadline.
+
+        In seconds of ``time.monotonic()``. Empty during warm-up.
+        """
+        return tuple([self._began + left_s for left_s in self._batch.left_s])
+
+    @property
+    def traceparent(self) -> str:
+        """The batch's span as a W3C header, the parent for the handler's own spans; empty without tracing."""
+        return self._batch.trace[0] if self._batch.trace else ""
+
+    @property
+    def tracestate(self) -> str:
+        """The ``tracestate`` that goes with :attr:`traceparent`."""
+        return self._batch.trace[1] if self._batch.trace else ""
+
+    @property
+    def allowed_lengths(self) -> tuple[float, ...]:
+        """The ``allowed_lengths`` of the API; empty if it has none."""
+        return self._batch.allowed_lengths
+
+    @cached_property
+    def group(self) -> Any:
+        """The value of the API's ``group_by`` that all rows share, as a tuple if it has several.
+
+        None without ``group_by``, and for a header that the requests do not have.
+        """
+        return None if self._batch.group is None else value_of(self._batch.group)
+
+    @property
+    def parameters(self) -> tuple[Mapping[str, Any], ...]:
+        """For each row of this call, the parameters of its request in the Open Inference Protocol V2.
+
+        Without ``binary_data_output``. Empty for rows without any, and of other protocols.
+        """
+        return (NO_PARAMETERS,) * self.rows if self._parameters is None else self._parameters
+
     @cached_property
     def request_of_row(self) -> tuple[int, ...]:
         """For each row of this call, the position of its request in the batch, from 0."""
         if self._request_of_row is not None:
             return self._request_of_row
-        return tuple(chain.from_iterable(map(repeat, range(len(self._counts)), self._counts)))
+        counts = self._batch.rows
+        return tuple(chain.from_iterable(map(repeat, range(len(counts)), counts)))
 
     @cached_property
     def request_ids(self) -> tuple[str, ...]:
@@ -82,7 +123,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         That of ``X-Request-Id`` if the API lists this header in ``headers``; else the batch's id, a dot and
         the request's position.
         """
-        given = self._headers or ({},) * self.requests
+        given: Sequence[Mapping[str, str]] = self._batch.headers or ({},) * self.requests
         return tuple([own.get(REQUEST_ID) or f"{self.batch_id}.{at}" for at, own in enumerate(given)])
 
     @cached_property
@@ -91,8 +132,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         None for a row whose request does not have the header.
         """
-        columns = {
-            name: [own.get(name) for own in self._headers] or [None] * self.requests for name in self._names
+        given: Sequence[Mapping[str, str]] = self._batch.headers or [{}] * self.requests
+        columns: dict[str, list[str | None]] = {
+            name: [own.get(name) for own in given] for name in self._names
         }
         if REQUEST_ID in columns:
             columns[REQUEST_ID] = [*self.request_ids]
@@ -188,7 +230,7 @@ def set_rows(
         msgspec.structs.replace(
             context(),
             costs=tuple(costs) or None,
-            parameters=tuple(parameters),
+            _parameters=tuple(parameters),
             classes=tuple(classes) or None,
             _request_of_row=None if request_of_row is None else tuple(request_of_row),
         )

@@ -262,10 +262,10 @@ class GatewayConnection:
             self._gateway_closed = True
         for frame in self._decoder.feed(data):
             message = frame.message
-            if isinstance(message, Cancel):
+            if isinstance(message, Batch):
+                self._left[message.batch] = set()
+            elif isinstance(message, Cancel):
                 if (left := self._left.get(message.batch)) is not None:
                     left.update(message.requests)
                 continue
-            if isinstance(message, Batch):
-                self._left[message.batch] = set()
             self._inbox.append(frame)

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import msgspec
 
-from uncork_workers.wire.messages import LABEL_NAME, LONGEST_LABEL, LONGEST_NAME, METRIC_NAME
+from uncork_workers.wire.messages import LABEL_NAME, LONGEST_LABEL, LONGEST_NAME, METRIC_NAME, Reply
 
 MOST_LABELS = 5
 _MOST_SERIES = 100
@@ -78,9 +78,22 @@ class RecordedMetrics(msgspec.Struct):
         else:
             self.dropped += 1
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self.counts or self.observed or self.dropped)
+
+    def added_to(self, reply: Reply) -> Reply:
+        """Return a reply with these metrics."""
+        return msgspec.structs.replace(
+            reply,
+            counts=[(name, dict(labels), total) for (name, labels), total in self.counts.items()],
+            observed=self.observed,
+            dropped_metrics=self.dropped,
+        )
+
     def copy(self) -> RecordedMetrics | None:
         """Return the present state for :meth:`restore`; None if nothing is recorded."""
-        if not (self.counts or self.observed or self.dropped):
+        if self.is_empty:
             return None
         copy = RecordedMetrics()
         copy.restore(self)

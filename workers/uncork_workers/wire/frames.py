@@ -25,6 +25,7 @@ On TCP, the handshake of :mod:`uncork_workers.wire.handshake` comes first.
 Decoding never executes data (no pickle), and lengths are checked before memory is allocated.
 """
 
+import io
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -37,6 +38,7 @@ from uncork_workers.wire.messages import Message
 MAX_HEADER_BYTES = 128 * 2**20
 MAX_PAYLOAD_BYTES = 2**31
 _LENGTHS = struct.Struct("!II")
+_HEADER_START = _LENGTHS.size
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
@@ -83,11 +85,7 @@ def split_payload(payload: bytes, lengths: Sequence[int]) -> list[bytes]:
     """
     if sum(lengths) != len(payload) or min(lengths, default=0) < 0:
         raise FrameError(f"{len(payload)} bytes of payload cannot be cut into lengths {list(lengths)[:8]}")
-    bodies, at = [], 0
-    for length in lengths:
-        bodies.append(payload[at : at + length])
-        at += length
-    return bodies
+    return list(map(io.BytesIO(payload).read, lengths))
 
 
 class FrameDecoder:
@@ -109,33 +107,34 @@ class FrameDecoder:
         """
         while data:
             if self._message is None:
-                data = self._start + data
-                self._start = b""
-                header_start = _LENGTHS.size
-                if len(data) < header_start:
+                data, self._start = self._start + data, b""
+                if len(data) < _HEADER_START:
                     self._start = data
                     return
-                header_bytes, self._missing = _LENGTHS.unpack_from(data)
-                if header_bytes > MAX_HEADER_BYTES or self._missing > MAX_PAYLOAD_BYTES:
-                    raise _too_long(header_bytes, self._missing)
-                header_end = header_start + header_bytes
+                header_bytes, missing = _LENGTHS.unpack_from(data)
+                if header_bytes > MAX_HEADER_BYTES or missing > MAX_PAYLOAD_BYTES:
+                    raise _too_long(header_bytes, missing)
+                header_end = _HEADER_START + header_bytes
                 if len(data) < header_end:
                     self._start = data
                     return
                 try:
-                    self._message = _decoder.decode(data[header_start:header_end])
+                    self._message = _decoder.decode(data[_HEADER_START:header_end])
                 except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                     raise FrameError(f"invalid header: {error}") from error
-                data = data[header_end:]
-            if len(data) < self._missing:
+                data, self._missing = data[header_end:], missing
+            missing = self._missing
+            if len(data) < missing:
                 self._pieces.append(data)
                 self._missing -= len(data)
                 return
-            # A large payload is copied once, when it is complete.
-            payload = b"".join((*self._pieces, data[: self._missing]))
+            payload, data = data[:missing], data[missing:]
+            if self._pieces:
+                # A large payload is copied once, when it is complete.
+                payload = b"".join((*self._pieces, payload))
+                self._pieces = []
             frame = Frame(self._message, payload)
-            data = data[self._missing :]
-            self._message, self._pieces = None, []
+            self._message = None
             yield frame
 
 

@@ -16,12 +16,12 @@ def as_numpy(values: Any) -> Any:
     They may be a list of arrays or of NumPy's numbers, a masked array, or a pandas Series. Missing floats are
     NaN; other missing values have no place in an array. JAX's bfloat16 becomes :data:`BFLOAT16`.
     """
+    if isinstance(values, np.ndarray):
+        if isinstance(values, np.ma.MaskedArray):
+            return _filled(values)
+        return values.view(BFLOAT16) if _is_bfloat16(values.dtype) else values
     if isinstance(values, list | tuple):
         return _stacked(values)
-    if isinstance(values, np.ma.MaskedArray):
-        return _filled(values)
-    if isinstance(values, np.ndarray):
-        return values.view(BFLOAT16) if _is_bfloat16(values.dtype) else values
     if is_series(values):
         return _of_series(values)
     return values

@@ -30,7 +30,8 @@ TEXT = "text/plain; charset=utf-8"
 _IMAGE_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP"}
 _DEFAULT_IMAGE = "image/png"
 # Types that are always JSON.
-_PLAIN = frozenset((float, int, str, bool, list, dict, type(None)))
+_SIMPLE = frozenset((float, int, str, bool, list, type(None)))
+_PLAIN = _SIMPLE | {dict}
 # The header of a frame carries the result. For larger rows the gateway learns the outputs from responses.
 _MOST_RESULT_BYTES = 64 * 1024
 
@@ -119,6 +120,9 @@ def encode(
     Raises:
         WrongResult: if the number of results is wrong, or one cannot be written.
     """
+    if type(results) is list and not (as_tensors or accept) and _SIMPLE.issuperset(map(type, results)):
+        check_count(len(results), expected)
+        return Encoded(encode_json(results))
     results = as_numpy(results)
     form = by_name = None
     if isinstance(results, np.ndarray) and results.ndim:

@@ -17,6 +17,8 @@ Reader = Callable[[Any], np.ndarray[Any, Any]]
 
 # Of tables, which would lose the names of their columns, and of objects, which are rows themselves.
 _NO_ARRAYS = ("columns", "__dataclass_fields__", "__struct_fields__", "__attrs_attrs__")
+# Types of rows that are no arrays, and contain none.
+_PLAIN = frozenset((float, int, str, bool, bytes, list, type(None)))
 
 
 def on_host(results: Any) -> Any:
@@ -29,6 +31,8 @@ def on_host(results: Any) -> Any:
         WrongResult: if an array cannot be converted.
     """
     if isinstance(results, np.ndarray):
+        return results
+    if type(results) is list and results and type(results[0]) in _PLAIN:
         return results
     try:
         if isinstance(results, Mapping):

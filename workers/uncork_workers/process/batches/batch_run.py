@@ -6,7 +6,7 @@ import math
 import time
 import uuid
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -39,6 +39,7 @@ _FAILED = 500
 _TIMED_OUT = 504
 _SHARE_OF_TIMEOUT = 0.9
 _MOST_IDS = 4
+_BYTES = frozenset((bytes,))
 _ROWS = CompleteResponse(OK, b"")
 _NOBODYS = CompleteResponse(_GONE, b"")
 
@@ -49,6 +50,10 @@ class BatchRun:
     ``limit`` is the size of the API's calls that fits into memory; the batch adds to what it has learned.
     ``sink`` knows which clients have left; None if nobody can.
     """
+
+    _memory_failures = 0
+    _valid: Sequence[int] = ()
+    _worked = True
 
     def __init__(
         self,
@@ -66,28 +71,22 @@ class BatchRun:
         self._adapter = api.adapter
         self._api = api
         self._batch = batch
-        forms = expand_forms(batch.forms, count)
-        names = list(api.description.classes or ())
-        costs = () if batch.costs is None else by_request(batch.costs, batch.rows)
         self._requests = BatchRequests(
             bodies,
             batch.rows,
-            forms,
-            costs,
+            expand_forms(batch.forms, count),
+            () if batch.costs is None else by_request(batch.costs, batch.rows),
             batch.metas or (),
             batch.raw or (),
-            [json.loads(text) if text else NO_PARAMETERS for text in batch.parameters or ()],
-            [names[second] for second in batch.bulk or [False] * count] if names else (),
+            _parameters_of(batch.parameters) if batch.parameters else (),
+            _classes_of(batch, api.description.classes) if api.description.classes else (),
             range(count),
         )
         self.calls = HandlerCalls(api, handler, batch, limit, self.departures)
-        self._memory_failures = 0
-        self._valid: Sequence[int] = ()
         self._complete: dict[int, CompleteResponse] = {}
         self._forms: list[RowsForm] = [None] * count
         self._reasons: dict[int, list[str | RowPath]] = {}
         self._exceptions: list[ExceptionReport] = []
-        self._worked = True
         self._began = self._portion_began = time.perf_counter()
         self.bodies = [b""] * count
         """The bodies of the responses."""
@@ -135,7 +134,7 @@ class BatchRun:
 
     def _take(self, results: SplitResults) -> None:
         """Answer the valid requests of a portion with the results of their rows."""
-        if len(results.bodies) == len(self.bodies) and set(map(type, results.bodies)) == {bytes}:
+        if len(results.bodies) == len(self.bodies) and _BYTES.issuperset(map(type, results.bodies)):
             self.bodies, self._forms = results  # type: ignore[assignment]
             return
         for at, body, form in zip(self._valid, *results, strict=True):
@@ -217,35 +216,37 @@ class BatchRun:
 
     def reply(self) -> Reply:
         """Return the reply that goes with ``bodies``."""
-        metrics = self.calls.metrics
-        statuses, content_types, headers = [OK] * len(self.bodies), None, None
-        cancelled = self.departures is not None and self.departures.noticed
-        if self._complete:
-            responses = [self._complete.get(at, _ROWS) for at in range(len(self.bodies))]
-            statuses = [one.status for one in responses]
-            if any(one.content_type for one in responses):
-                content_types = [one.content_type for one in responses]
-            if any(one.headers for one in responses):
-                headers = [list(one.headers) for one in responses]
-        return Reply(
+        calls, departures = self.calls, self.departures
+        cancelled = departures is not None and departures.noticed
+        reply = Reply(
             batch=self._batch.batch,
             worked=self._worked and not cancelled,
             seconds=time.perf_counter() - self._began,
-            statuses=statuses,
+            statuses=[OK] * len(self.bodies),
             lengths=list(map(len, self.bodies)),
-            chunks=self.calls.chunks,
+            chunks=calls.chunks,
             forms=compact_forms(self._forms),
-            content_types=content_types,
-            headers=headers,
             exceptions=self._exceptions,
             reasons=self._reasons,
-            limit=None if self.calls.limit.most == math.inf else self.calls.limit.most,
+            limit=None if calls.limit.most == math.inf else calls.limit.most,
             memory_failures=self._memory_failures,
-            counts=[(name, dict(labels), total) for (name, labels), total in metrics.counts.items()],
-            observed=metrics.observed,
-            dropped_metrics=metrics.dropped,
             cancelled=cancelled,
-            timed_out=not self._worked and self.departures is not None and self.departures.timed_out,
+            timed_out=not self._worked and departures is not None and departures.timed_out,
+        )
+        if self._complete:
+            reply = self._with_complete(reply)
+        return reply if calls.metrics.is_empty else calls.metrics.added_to(reply)
+
+    def _with_complete(self, reply: Reply) -> Reply:
+        """Return the reply with what only complete responses have."""
+        responses = [self._complete.get(at, _ROWS) for at in range(len(self.bodies))]
+        media_types = [one.content_type for one in responses]
+        headers = [list(one.headers) for one in responses]
+        return replace(
+            reply,
+            statuses=[one.status for one in responses],
+            content_types=media_types if any(media_types) else None,
+            headers=headers if any(headers) else None,
         )
 
     def _answer(self, at: int, body: bytes | CompleteResponse, form: RowsForm = None) -> None:
@@ -318,3 +319,13 @@ class BatchRun:
         detail = f"the handler of API {api!r} failed; error id {error_id}".encode()
         for at in group:
             self._answer(at, CompleteResponse(_FAILED, detail))
+
+
+def _parameters_of(texts: Sequence[bytes]) -> list[Mapping[str, Any]]:
+    return [json.loads(text) if text else NO_PARAMETERS for text in texts]
+
+
+def _classes_of(batch: Batch, names: Iterable[str]) -> list[str]:
+    """Return the name of each request's class; ``names`` are the first and the second."""
+    first, second = names
+    return [second if is_bulk else first for is_bulk in batch.bulk or [False] * len(batch.rows)]

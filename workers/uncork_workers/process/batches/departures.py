@@ -19,9 +19,10 @@ class Departures:
             says nothing about other batches.
     """
 
+    timed_out = False
+
     def __init__(self, sink: GatewayConnection, batch: int, requests: int, due: float = math.inf) -> None:
         self.due = due
-        self.timed_out = False
         self._batch = batch
         self._requests = requests
         self._sink = sink

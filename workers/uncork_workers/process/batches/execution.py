@@ -18,9 +18,8 @@ from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.batches.staged_run import Stage, StagedRun
 from uncork_workers.process.batches.streaming import Stream
 from uncork_workers.process.children import Stopped, WorkerCode
-from uncork_workers.process.context import NO_PARAMETERS, Context, departures, running
+from uncork_workers.process.context import Context, departures, running
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.groups import value_of
 from uncork_workers.wire.messages import Batch, Reply
 
 
@@ -171,23 +170,11 @@ class Executor:
         return stream.rejected
 
     def _context(self, batch: Batch, run: BatchRun) -> Context:
-        now, rows = time.monotonic(), run.calls.rows
-        traceparent, tracestate = batch.trace or ("", "")
         return Context(
-            batch_id=batch.id,
-            api=batch.api,
             worker_index=self._service.worker_index,
-            requests=len(batch.rows),
-            rows=rows,
-            due=tuple([now + left_s for left_s in batch.left_s]),
-            traceparent=traceparent,
-            tracestate=tracestate,
-            allowed_lengths=batch.allowed_lengths,
-            group=None if batch.group is None else value_of(batch.group),
-            parameters=(NO_PARAMETERS,) * rows,
+            _batch=batch,
+            _began=time.monotonic(),
             _names=self._apis[batch.api].description.headers,
-            _headers=batch.headers or (),
-            _counts=batch.rows,
             _departures=run.departures,
             recorded=run.calls.metrics,
         )

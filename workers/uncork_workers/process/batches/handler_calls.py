@@ -52,6 +52,12 @@ class HandlerCalls:
         returned: what the last call returned.
     """
 
+    ends = math.inf
+    returned: object = None
+    _merging = _NONE
+    _called: tuple[int, Sequence[float]] | None = None
+    """The rows of the last call, and their costs; None while requests are merged."""
+
     def __init__(
         self,
         api: ApiDefinition,
@@ -62,9 +68,7 @@ class HandlerCalls:
     ) -> None:
         self.rows = sum(batch.rows)
         self.limit = limit
-        self.ends = math.inf
         self.chunks: list[tuple[float, float]] = []
-        self.returned: object = None
         self._adapter = api.adapter
         self._api = api
         self._handler = handler
@@ -73,9 +77,6 @@ class HandlerCalls:
         self.sizes = CallSizes(batch.allowed_batch_sizes, batch.allowed_lengths, batch.pads)
         self.metrics = RecordedMetrics()
         """What the handler has recorded in calls whose results are used."""
-        self._merging = _NONE
-        self._called: tuple[int, Sequence[float]] | None = None
-        """The rows of the last call, and their costs; None while requests are merged."""
 
     @property
     def last(self) -> tuple[int, float]:
@@ -109,7 +110,7 @@ class HandlerCalls:
             TimeoutError: if a call would begin after ``ends``.
             CancelledError: if all clients of the batch have left.
         """
-        before = self.metrics.copy()
+        before = self.metrics.copy() if self.chunks else None
         call = self._stream if self._api.description.streams else self._call
         try:
             return call(requests, merged)
@@ -151,34 +152,48 @@ class HandlerCalls:
 
     def _call(self, requests: BatchRequests, merged: Any) -> SplitResults:
         total, costs = _rows_of(requests)
-        encoded: list[Encoded | Array] = []
-        done = 0
         chunks = self.sizes.cut(total, costs, limit=self._batch.limit_rows, fits=self.limit.most)
+        if len(chunks) == 1:
+            encoded = self._chunk(requests, merged, 0, costs, *chunks[0])
+            return split_results(encoded, requests.rows, requests.raw)
+        encoded_chunks: list[Encoded | Array] = []
+        done = 0
         for count, cost in chunks:
-            began = time.perf_counter()
             if done:
-                if began >= self.ends:
+                if time.perf_counter() >= self.ends:
                     raise TimeoutError(
                         f"{done} of {total} rows have run, in calls that fit into memory, when the batch's "
                         "time was up"
                     )
                 self.look()
                 self.stop_if_cancelled()
-            self.returned = None  # the memory of the last call's results is free for this one
             end = done + count
-            rows = merged if count == total else merged[done:end]
-            size = self._begin(requests, done, count, costs[done:end])
-            self.returned = self._handler(rows if size == count else with_copies(rows, size))
-            self.stop_if_cancelled()
-            chunk = self._encode(self.returned, size, count, raw=requests.raw)
+            chunk = self._chunk(requests, merged[done:end], done, costs[done:end], count, cost)
             # The next call of the handler may reuse the same arrays.
-            encoded.append(chunk if count == total else chunk.copied())
-            self._ended(cost, time.perf_counter() - began)
+            encoded_chunks.append(chunk.copied())
             done = end
-        if not encoded:
+        if not encoded_chunks:
             return SplitResults([], [])
-        joined = encoded[0] if len(encoded) == 1 else join_chunks(encoded)
-        return split_results(joined, requests.rows, requests.raw)
+        return split_results(join_chunks(encoded_chunks), requests.rows, requests.raw)
+
+    def _chunk(
+        self,
+        requests: BatchRequests,
+        rows: Any,
+        start: int,
+        costs: Sequence[float],
+        count: int,
+        cost: float,
+    ) -> Encoded | Array:
+        """Call the handler with ``count`` rows of these requests from ``start`` on; encode its results."""
+        began = time.perf_counter()
+        self.returned = None  # the memory of the last call's results is free for this one
+        size = self._begin(requests, start, count, costs)
+        self.returned = self._handler(rows if size == count else with_copies(rows, size))
+        self.stop_if_cancelled()
+        encoded = self._encode(self.returned, size, count, raw=requests.raw)
+        self._ended(cost, time.perf_counter() - began)
+        return encoded
 
     def _stream(self, requests: BatchRequests, merged: Any) -> SplitResults:
         """Call the handler that streams its response; it returns a ``Rejected`` instead, or None."""
@@ -208,17 +223,12 @@ class HandlerCalls:
         size = padded_size(count, self._batch.allowed_batch_sizes)
         has_all = size == count == self.rows
         if costs or requests.parameters or requests.classes or not has_all:
-
-            def of_rows(values: Sequence[T]) -> Sequence[T]:
-                """Repeat the value of each request for its rows in this call."""
-                each = chain.from_iterable(map(repeat, values, requests.rows))
-                return with_copies([*islice(each, start, start + count)], size) if values else ()
-
+            rows = slice(start, start + count)
             set_rows(
                 with_copies(costs, size) if costs else (),
-                of_rows(requests.parameters) or [NO_PARAMETERS] * size,
-                of_rows(requests.classes),
-                None if has_all else of_rows(requests.positions),
+                _of_rows(requests.parameters, requests, rows, size) or [NO_PARAMETERS] * size,
+                _of_rows(requests.classes, requests, rows, size),
+                None if has_all else _of_rows(requests.positions, requests, rows, size),
             )
         return size
 
@@ -250,6 +260,12 @@ class HandlerCalls:
                 as_tensors="tensors" in raw,
             )
         return without_copies(encoded, count) if expected > count else encoded
+
+
+def _of_rows(values: Sequence[T], requests: BatchRequests, rows: slice, size: int) -> Sequence[T]:
+    """Repeat the value of each request for its rows in a call, and the last for the padding to ``size``."""
+    each = chain.from_iterable(map(repeat, values, requests.rows))
+    return with_copies([*islice(each, rows.start, rows.stop)], size) if values else ()
 
 
 def _rows_of(requests: BatchRequests) -> tuple[int, list[float]]:
