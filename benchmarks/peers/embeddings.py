@@ -26,6 +26,8 @@ VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_TARGET_DEVICE": "cpu",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
 }
 """Environment variables of every server: one thread runs the model, and nothing is downloaded or reported."""
 _QUERIES = (33, 69, 22, 48, 92, 63, 1193, 43, 52, 34, 72, 50, 123, 90, 48)
