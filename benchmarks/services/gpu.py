@@ -83,7 +83,13 @@ class _Texts(Service):
         tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
         self.tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]")
         torch.manual_seed(0)
-        config = BertConfig(VOCABULARY, WIDTH, LAYERS, WIDTH // 32, 4 * WIDTH)
+        config = BertConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=WIDTH,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=WIDTH // 32,
+            intermediate_size=4 * WIDTH,
+        )
         self.model = BertModel(config).eval().to(DEVICE)
 
     def tokenize(self, texts: list[str]) -> Any:
