@@ -131,7 +131,8 @@ class Computation:
     def failed(self, error: Exception) -> None:
         """Pass the error on. If only the first client's time has passed, the others run without it."""
         reason = error.reason if isinstance(error, RequestShed) else None
-        now = self._coalescing.clock()
+        # The dispatcher's clock may be ahead of this one for an instant.
+        now = max(self._coalescing.clock(), self.expires_at)
         for request, tally in self._take():
             if reason == "client_deadline" and request.expires_at > now:
                 self._begin_again(request)

@@ -320,6 +320,22 @@ async def test_a_client_whose_time_has_passed_takes_nobody_with_it() -> None:
     assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 2
 
 
+async def test_a_client_whose_time_has_passed_runs_no_more() -> None:
+    """Also if the clock of the dispatcher is ahead for an instant, after an alarm that rang early."""
+    on = Coalesced()
+    occupied = await on.occupy()
+    first = await on.send(b"[1]", (TIMEOUT, b"100"))
+    on.coalescing.clock = lambda: on.now - 1e-6
+    on.now += 0.1000001
+    on.stage.dispatcher.worker_not_expected("x")  # the core looks at the time
+    await turns()
+    assert on.coalescing.requests == 1  # which occupies the worker
+    replies = await on.replies(occupied, first)
+    assert [reply.status for reply in replies] == [200, 504]
+    labels = {"api": "echo", "reason": "client_deadline"}
+    assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 1
+
+
 async def test_a_client_whose_time_passes_while_its_request_runs_leaves_alone() -> None:
     """The others get the result of the one run, also if the first has left; later clients still join."""
     on = Coalesced()
