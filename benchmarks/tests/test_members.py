@@ -51,7 +51,7 @@ def batches_with(name: str) -> list[list[float]]:
     """Return the lengths in each batch of the same requests, by a core that knows its model."""
     with MEMBERS[name]():
         on = Core()
-        for lengths in [(10,), (100,), (400,), (50, 60), (100, 130), (20, 300)] * 5:
+        for lengths in [(10,), (100,), (400,), (50, 60), (100, 130), (20, 300)] * 10:
             on.run(lengths)
         return [on.lengths_of(start) for start in on.run(QUEUED)]
 
