@@ -89,7 +89,7 @@ class AsyncDispatcher(Generic[P, R]):
         while any(self._core.sample(api).queued_rows for api in apis):
             await self._change()
 
-    def worker_expected(self, place: Hashable, *, delay_s: float = 0.0, failures: int = 0) -> None:
+    def worker_expected(self, place: Hashable, *, delay_s: float = 0.0, failures: int | None = None) -> None:
         self._core.worker_expected(place, now=self._now(), delay_s=delay_s, failures=failures)
         self._changed()
 

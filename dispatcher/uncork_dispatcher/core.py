@@ -199,14 +199,14 @@ class Dispatcher:
         self._queues.extend(request, expires_at)
 
     def worker_expected(
-        self, place: Hashable, *, now: float, delay_s: float = 0.0, failures: int = 0
+        self, place: Hashable, *, now: float, delay_s: float = 0.0, failures: int | None = None
     ) -> None:
         """Expect a worker, whose process starts in ``delay_s`` seconds.
 
         While there are no workers, requests that the worker can still answer in time are queued. ``failures``
         is how often in a row the processes at this ``place`` have ended before they finished a batch; from
-        two on, requests do not wait for the worker. A later call for the same place replaces this one;
-        :meth:`worker_ready` or :meth:`worker_not_expected` ends the wait.
+        two on, requests do not wait for the worker. A later call with ``failures`` for the same place
+        replaces this one; :meth:`worker_ready` or :meth:`worker_not_expected` ends the wait.
         """
         self._advance(now)
         self._slots.launches.expect(place, at=now + delay_s, failures=failures)

@@ -26,14 +26,18 @@ class Launches:
         # The median of five, so that one slow start with cold caches does not set the prediction.
         self._startups_s: deque[float] = deque(maxlen=5)
 
-    def expect(self, place: Hashable, *, at: float, failures: int = 0) -> None:
+    def expect(self, place: Hashable, *, at: float, failures: int | None = None) -> None:
         """Note that a process starts at ``at``; a later call for the same ``place`` replaces this one.
 
         ``failures`` is how often in a row a process at this place has ended before it finished a batch.
+        Without it, an earlier call stays.
         """
         self.on_demand = False
         known = self._launches.get(place)
-        self._launches[place] = _Launch(at, failures, at if known is None else known.since)
+        if known is None:
+            self._launches[place] = _Launch(at, failures or 0, at)
+        elif failures is not None:
+            self._launches[place] = _Launch(at, failures, known.since)
 
     def forget(self, place: Hashable) -> None:
         self._launches.pop(place, None)

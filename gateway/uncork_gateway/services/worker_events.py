@@ -95,7 +95,7 @@ class WorkerEvents:
     def expect_workers(self, indexes: Iterable[int]) -> None:
         """Note that the supervisor starts the first processes of these workers."""
         for index in indexes:
-            self._dispatcher.worker_expected(index)
+            self._dispatcher.worker_expected(index, failures=0)
 
     def forget_workers(self, indexes: Iterable[int]) -> None:
         """Note that the supervisor has stopped these workers for good."""
@@ -235,7 +235,7 @@ class WorkerEvents:
             if not worker.is_retiring:
                 self._readiness_changed()
                 if worker.is_launched:
-                    # Its exit, with the delay of the next start, may be known later. Requests wait meanwhile.
+                    # Its exit, with the delay of the next start, may be known later, or already.
                     self._dispatcher.worker_expected(hello.index)
                     self._supervisor.connection_lost(worker.key)
                 else:

@@ -44,7 +44,7 @@ def test_each_launch_is_due_by_itself() -> None:
     launches.expect("y", at=4.0)
     assert launches.due(4.5) == [6.0, 7.0]
 
-    launches.expect("y", at=8.0)
+    launches.expect("y", at=8.0, failures=0)
     assert launches.due(4.5) == [7.0, 10.0]
     launches.ready("x", now=7.0)
     assert launches.due(7.0) == [10.0]
@@ -78,3 +78,15 @@ def test_a_launch_that_is_called_off_is_not_due() -> None:
     assert (launches.due(4.0), launches.soonest(4.0)) == ([7.0], 7.0)
     launches.ready("x", now=60.0)
     assert launches.startup_s == 2.0
+
+
+def test_who_does_not_know_of_failures_changes_nothing() -> None:
+    """A lost connection may be noticed after the exit, which says when the next process starts."""
+    launches = after(2.0)
+    launches.expect("x", at=30.0, failures=1)
+    launches.expect("x", at=10.0)
+    assert launches.due(10.0) == [32.0]
+
+    launches.expect("x", at=10.0, failures=2)
+    launches.expect("x", at=10.0)
+    assert launches.due(10.0) == []
