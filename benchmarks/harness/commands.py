@@ -1,6 +1,5 @@
 """Command lines of the servers that benchmarks start, without the port, and other load generators."""
 
-import resource
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,19 +28,17 @@ def uncork_serve(
     ]
 
 
-def run_generator(command: Sequence[str], *, seconds: float) -> tuple[str, float]:
-    """Run a load generator for so many seconds; return its output and the processor seconds that it used.
+def run_generator(command: Sequence[str], *, seconds: float) -> str:
+    """Run a load generator for so many seconds; return its output.
 
     Raises:
         BenchError: if it fails or does not end.
     """
     limit_s = seconds + _END_SECONDS
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as error:
         raise BenchError(f"{command[0]} did not end within {limit_s:g} s") from error
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise BenchError(f"{command[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.stdout

@@ -3,7 +3,6 @@
 import http.client
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 from benchmarks.harness.metrics import batches
@@ -37,8 +36,6 @@ class Round:
     """Processor seconds per 1000 requests of the process that speaks HTTP."""
     all_cpu: float | None = None
     """The same, of all processes of the server."""
-    generator_cpu: float = 0.0
-    """The same, of the generator."""
     rows_per_batch: float | None = None
     """As counted by a gateway of ours."""
     refused: int = 0
@@ -104,13 +101,9 @@ def measure(each: Target, *, load: Load | None = None) -> Round:
     Raises:
         BenchError: if the server or the generator fails.
     """
-    return measure_load(each.server, partial(load or _load, each.plan), front=each.front)
-
-
-def measure_load(server: Server, load: Callable[[], tuple[Round, int]], *, front: Server) -> Round:
-    """Run a load, which returns its figures and the number of requests sent; add those of the server."""
+    server, front = each.server, each.front
     before, front_before, batches_before = server.cpu(), front.cpu(), batches(server)
-    found, count = load()
+    found, count = (load or _load)(each.plan)
     after, front_after, batches_after = server.cpu(), front.cpu(), batches(server)
     return replace(
         found,
@@ -143,7 +136,6 @@ def round_of(outcome: Outcome) -> Round:
         p99=_seconds(summary.latency, "99"),
         in_goal=summary.in_goal,
         soon=float(in_time.mean()) if len(ours) else None,
-        generator_cpu=sum(outcome.cpu_s) / max(1, len(ours)) * 1000,
         refused=summary.shed,
         wrong=summary.wrong,
         unanswered=int((ours["status"] == UNANSWERED).sum()),

@@ -39,13 +39,13 @@ def run_wrk(plan: Plan) -> tuple[Round, int]:
         command = ["wrk", "-t1", f"-c{plan.clients}", "--latency", "-s", str(script)]
         # wrk has no warm-up, and counts whole seconds.
         (_, before), (found, answers) = (
-            parse_wrk(*run_generator([*command, f"-d{max(1, round(time_s))}s", plan.url], seconds=time_s))
+            parse_wrk(run_generator([*command, f"-d{max(1, round(time_s))}s", plan.url], seconds=time_s))
             for time_s in (plan.warmup_s, plan.seconds)
         )
     return found, before + answers
 
 
-def parse_wrk(output: str, cpu_s: float) -> tuple[Round, int]:
+def parse_wrk(output: str) -> tuple[Round, int]:
     """Return the figures in the output of `wrk --latency`, and the number of answers."""
     total = re.search(r"(\d+) requests in ([\d.]+)(us|ms|s|m)\b", output)
     if total is None:
@@ -59,7 +59,6 @@ def parse_wrk(output: str, cpu_s: float) -> tuple[Round, int]:
         requests_per_second=(answers - refused) / (float(total[2]) * _UNITS[total[3]]),
         p50=_percentile(output, percent=50),
         p99=_percentile(output, percent=99),
-        generator_cpu=cpu_s / max(1, answers) * 1000,
         refused=refused,
         fault=f"socket errors: {lost[1]}" if lost and any(map(int, counts)) else "",
     )

@@ -17,6 +17,8 @@ from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRe
 
 _TYPES = {"BOOL": "bool", "FP16": "float16", "FP32": "float32", "FP64": "float64", "INT64": "int64"}
 _ROWS = 2
+Result = tuple[str, object, bool]
+"""A call, its result, and whether it is right."""
 
 
 async def main(url: str, model: str, grpc_address: str | None = None) -> int:
@@ -34,53 +36,47 @@ async def main(url: str, model: str, grpc_address: str | None = None) -> int:
     return 0 if all(is_right for _, _, is_right in results) else 1
 
 
-async def ask_v1(url: str, model: str, rows: Any) -> list[tuple[str, object, bool]]:
-    """Return each V1 call, its result, and whether it is right."""
+async def ask_v1(url: str, model: str, rows: Any) -> list[Result]:
+    """Make the calls of V1."""
     async with InferenceRESTClient(RESTConfig(protocol="v1")) as client:
-        live = await client.is_server_live(url)
-        ready = await client.is_model_ready(url, model)
+        results = [
+            said("v1 is_server_live", await client.is_server_live(url)),
+            said("v1 is_model_ready", await client.is_model_ready(url, model)),
+        ]
         answer = await client.infer(url, {"instances": rows.tolist()}, model_name=model)
-    predictions = answer["predictions"]
-    return [
-        ("v1 is_server_live", live, live is True),
-        ("v1 is_model_ready", ready, ready is True),
-        ("v1 infer", {"predictions": predictions}, len(predictions) == len(rows)),
-    ]
+    return [*results, ("v1 infer", answer, len(answer["predictions"]) == len(rows))]
 
 
-async def ask_v2(url: str, model: str, described: Any, rows: Any) -> list[tuple[str, object, bool]]:
-    """Return each V2 call, its result, and whether it is right."""
+async def ask_v2(url: str, model: str, described: Any, rows: Any) -> list[Result]:
+    """Make the calls of V2."""
     async with InferenceRESTClient(RESTConfig(protocol="v2")) as client:
-        live = await client.is_server_live(url)
-        server_ready = await client.is_server_ready(url)
-        ready = await client.is_model_ready(url, model)
         results = [
-            ("v2 is_server_live", live, live is True),
-            ("v2 is_server_ready", server_ready, server_ready is True),
-            ("v2 is_model_ready", ready, ready is True),
+            said("v2 is_server_live", await client.is_server_live(url)),
+            said("v2 is_server_ready", await client.is_server_ready(url)),
+            said("v2 is_model_ready", await client.is_model_ready(url, model)),
         ]
-        for binary in (False, True):
+        for call, binary in (("v2 infer", False), ("v2 infer, binary", True)):
             request = request_of(model, described, rows, binary=binary)
-            answer = await client.infer(url, request, model_name=model)
-            results.append(("v2 infer, binary" if binary else "v2 infer", *output_of(answer, rows)))
+            results.append((call, *output_of(await client.infer(url, request, model_name=model), rows)))
     return results
 
 
-async def ask_grpc(address: str, model: str, described: Any, rows: Any) -> list[tuple[str, object, bool]]:
-    """Return each gRPC call, its result, and whether it is right."""
+async def ask_grpc(address: str, model: str, described: Any, rows: Any) -> list[Result]:
+    """Make the calls over gRPC."""
     async with InferenceGRPCClient(address) as client:
-        live = await client.is_server_live()
-        server_ready = await client.is_server_ready()
-        ready = await client.is_model_ready(model)
         results = [
-            ("grpc is_server_live", live, live is True),
-            ("grpc is_server_ready", server_ready, server_ready is True),
-            ("grpc is_model_ready", ready, ready is True),
+            said("grpc is_server_live", await client.is_server_live()),
+            said("grpc is_server_ready", await client.is_server_ready()),
+            said("grpc is_model_ready", await client.is_model_ready(model)),
         ]
-        for raw in (False, True):
-            answer = await client.infer(request_of(model, described, rows, binary=raw))
-            results.append(("grpc infer, raw" if raw else "grpc infer", *output_of(answer, rows)))
+        for call, raw in (("grpc infer", False), ("grpc infer, raw", True)):
+            request = request_of(model, described, rows, binary=raw)
+            results.append((call, *output_of(await client.infer(request), rows)))
     return results
+
+
+def said(call: str, answer: object) -> Result:
+    return call, answer, answer is True
 
 
 def request_of(model: str, described: Any, rows: Any, *, binary: bool) -> Any:

@@ -1,15 +1,14 @@
 """Measure model servers of other projects, called directly and through `uncork proxy`, in one run.
 
 Each server runs in its own virtual environment, made from PyPI when first needed. First, clients with rows of
-their own check every answer; then the rates are measured in rounds. Exits with 1 if an answer is
+their own check every answer; then the rates over HTTP are measured in rounds. Exits with 1 if an answer is
 wrong. Ratios within one run compare; figures of different runs do not.
 
     scripts/bench interop proxy --only kserve --rounds 3 --markdown table.md
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
@@ -17,27 +16,20 @@ from rich.console import Console
 
 from benchmarks.harness.cli import MarkdownFile, choose, exit_with, reporting_failures
 from benchmarks.harness.environments import Environment
-from benchmarks.harness.h2load import require_h2load
 from benchmarks.harness.paths import CACHE
 from benchmarks.harness.report import markdown_page, origin, origin_lines
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, output, show, text
 from benchmarks.harness.wrk import choose_generator
 from benchmarks.interop.catalogue import POINT, REQUIREMENTS, SERVICES, Service
-from benchmarks.interop.trials import Finding, Settings, Way, try_service
-from benchmarks.interop.ways import PROXY
+from benchmarks.interop.trials import PROXY, Finding, Settings, Way, try_service
 
 _MOST_FAULTS = 5
-_GENERATORS: Mapping[str, Callable[[], object]] = {
-    "http": lambda: choose_generator("wrk"),
-    "grpc": require_h2load,
-}
-"""Checks that the load generator is installed, by protocol."""
 _NOTES = (
     f"The model sleeps {POINT.intercept_ms:g} + {POINT.slope_ms:g} n ms for n rows, and blocks its server "
     "for that time; scikit-learn is the forest of the digits example.",
     "wrong, lost: wrong answers, and requests without an answer, of concurrent clients that each send 1 to 3 "
-    "different rows. The other figures are from wrk, over gRPC from h2load, one row per request; faults: "
-    "rounds with refused requests or lost connections. h2load measures no percentiles.",
+    "different rows. The other figures are from wrk, over HTTP only, one row per request; faults: rounds "
+    "with refused requests or lost connections.",
     "Medians over the rounds; cpu in processor seconds per 1000 requests, of the server, or of the proxy "
     "alone.",
     "The ratio is of requests per second, round by round, with the 95 % interval of its median.",
@@ -46,7 +38,7 @@ _NOTES = (
 
 def main(
     only: Annotated[str, typer.Option(help="Projects whose servers to measure.")] = ",".join(REQUIREMENTS),
-    over: Annotated[str, typer.Option(help="Protocols to measure.")] = ",".join(_GENERATORS),
+    over: Annotated[str, typer.Option(help="Protocols to check; HTTP is also measured.")] = "http,grpc",
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each way to each server.")] = 7,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each measurement.")] = 3.0,
     clients: Annotated[int, typer.Option(min=1, help="Closed-loop clients.")] = 64,
@@ -55,12 +47,12 @@ def main(
 ) -> None:
     """Measure servers of other projects, called directly and through the proxy; check all answers."""
     projects = choose(only, list(REQUIREMENTS), what="project")
-    protocols = choose(over, list(_GENERATORS), what="protocol")
+    protocols = choose(over, ["http", "grpc"], what="protocol")
     services = [one for one in SERVICES if one.project in projects and one.over in protocols]
     progress = Console(stderr=True)
     with reporting_failures("interop", progress=progress):
-        for protocol in protocols:
-            _GENERATORS[protocol]()
+        if "http" in protocols:
+            choose_generator("wrk")
         settings = Settings(rounds=rounds, seconds=seconds, clients=clients)
         findings = _measure(services, cache=cache, settings=settings, progress=progress)
         _keep(findings, services=services, cache=cache, clients=clients, markdown_file=markdown_file)
@@ -114,7 +106,7 @@ def sheet(findings: Sequence[Finding], *, clients: int) -> Sheet:
 def _cells(way: Way) -> list[str]:
     return [
         way.name,
-        text(median(each.requests_per_second for each in way.rounds), digits=0),
+        text(median_known(each.requests_per_second for each in way.rounds), digits=0),
         text(median_known(each.p50 for each in way.rounds), digits=1, scale=1000),
         text(median_known(each.p99 for each in way.rounds), digits=1, scale=1000),
         text(median_known(each.rows_per_batch for each in way.rounds), digits=1),

@@ -8,14 +8,11 @@ from pathlib import Path
 from benchmarks.harness.commands import environment as variables_prefix
 from benchmarks.harness.environments import Environment
 from benchmarks.interop.dialects import V1, V2, V2_GRPC, Dialect
-from benchmarks.peers.catalogue import PEERS, ModelPoint
-from benchmarks.peers.entrants import Entrant, Work, digits_work, sleep_work
+from benchmarks.peers.catalogue import PEERS, ModelPoint, Peer
+from benchmarks.peers.entrants import SERVERS, Entrant, Work, digits_work, sleep_work
 from uncork_loadtests.servers import HOST
 
 POINT = ModelPoint(intercept_ms=5, slope_ms=0.1)
-_HERE = Path(__file__).parent
-# The models, and MLServer's class for them.
-_MODELS = _HERE.parent / "peers" / "servers"
 _ID = "1"
 READY_PATH = "/v2/models/peer/ready"
 
@@ -38,9 +35,8 @@ class Service:
 
     def command(self, *, work: Work, environment: Environment, folder: Path) -> list[str]:
         """Return the command without the port; `folder` is for its temporary files."""
-        variables = {**work.variables, "PYTHONPATH": str(_MODELS), "TMPDIR": str(folder)}
-        command = variables_prefix(variables)
-        command += [str(environment.python), str(_HERE / f"serve_{self.project}.py")]
+        command = variables_prefix({**work.variables, "TMPDIR": folder})
+        command += [str(environment.python), str(SERVERS / f"{self.project}_server.py"), "--in-process"]
         return [*command, "--model", self.model, *self.arguments]
 
     def work(self, *, clients: int) -> Work:
@@ -56,14 +52,15 @@ class Service:
 
     def entrant(self, name: str, *, command: Sequence[str], ready_path: str) -> Entrant:
         """Return the server or the proxy as an entrant; both take the same requests."""
-        return Entrant(
+        peer = Peer(
             name=name,
-            command=command,
+            requirements=(),
             ready_path=ready_path,
             path=self.dialect.path,
             write=lambda row: self.dialect.write([row], _ID),
             read=self._read_one,
         )
+        return Entrant(name=name, command=command, peer=peer)
 
     def _read_one(self, answer: bytes) -> object:
         (value,) = self.dialect.read(answer, _ID)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.catalogue import Row
+from benchmarks.peers.catalogue import Row, compact, write_v2
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.messages import message, parse
 
@@ -29,18 +29,12 @@ class Dialect:
 
 
 def _write_v1(rows: Sequence[Row], request_id: str) -> bytes:
-    return _compact({"instances": [list(row) for row in rows]})
+    return compact({"instances": [list(row) for row in rows]})
 
 
 def _read_v1(answer: bytes, request_id: str) -> list[object]:
     values: list[object] = json.loads(answer)["predictions"]
     return values
-
-
-def _write_v2(rows: Sequence[Row], request_id: str) -> bytes:
-    shape, values = [len(rows), len(rows[0])], [value for row in rows for value in row]
-    tensor = {"name": "rows", "shape": shape, "datatype": "FP64", "data": values}
-    return _compact({"id": request_id, "inputs": [tensor]})
 
 
 def _read_v2(answer: bytes, request_id: str) -> list[object]:
@@ -80,12 +74,8 @@ def _read_grpc(answer: bytes, request_id: str) -> list[object]:
     return values
 
 
-def _compact(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
 V1 = Dialect(name="V1", path="/v1/models/peer:predict", write=_write_v1, read=_read_v1)
-V2 = Dialect(name="V2", path="/v2/models/peer/infer", write=_write_v2, read=_read_v2)
+V2 = Dialect(name="V2", path="/v2/models/peer/infer", write=write_v2, read=_read_v2)
 V2_GRPC = Dialect(
     name="V2 over gRPC",
     path="/inference.GRPCInferenceService/ModelInfer",

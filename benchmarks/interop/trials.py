@@ -4,17 +4,23 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.harness.environments import Environment, environment
+import grpc
+
+from benchmarks.harness.environments import environment
 from benchmarks.harness.marks import ratio_interval
-from benchmarks.harness.rounds import Round, Tell, interleave
-from benchmarks.interop.catalogue import REQUIREMENTS, Service
+from benchmarks.harness.rounds import Round, Target, Tell, interleave, measure
+from benchmarks.harness.wrk import run_wrk
+from benchmarks.interop.catalogue import READY_PATH, REQUIREMENTS, Service, proxy_command
 from benchmarks.interop.checked import Checked, check
-from benchmarks.interop.ways import DIRECT, PROXY, grpc_ways, http_ways
-from benchmarks.peers.entrants import Work
+from benchmarks.peers.entrants import Work, running
 from uncork_loadtests.compare import Interval
+from uncork_loadtests.servers import HOST, BenchError, reserved_port, serve
+
+DIRECT, PROXY = "direct", "proxy"
+_GRPC_READY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,7 @@ class Way:
     """DIRECT or PROXY."""
     checked: Checked
     rounds: Sequence[Round]
+    """None over gRPC."""
 
     @property
     def faults(self) -> list[str]:
@@ -53,14 +60,8 @@ class Finding:
     """Requests per second through the proxy by those without it, round by round."""
 
 
-def server_environment(service: Service, *, work: Work, cache: Path) -> Environment:
-    """Return the environment of a server and its model; raise BenchError if pip fails."""
-    requirements = [*REQUIREMENTS[service.project], *work.requirements]
-    return environment(cache / service.project, requirements=requirements)
-
-
 def try_service(service: Service, *, cache: Path, settings: Settings, tell: Tell) -> Finding:
-    """Start a server and a proxy in front of it, check answers, measure in rounds.
+    """Start a server and a proxy in front of it, check answers, and over HTTP measure in rounds.
 
     Raises:
         WrongAnswerError: if the answer to a single request is wrong.
@@ -68,22 +69,28 @@ def try_service(service: Service, *, cache: Path, settings: Settings, tell: Tell
     """
     work = service.work(clients=settings.clients)
     tell(f"environment of {service.project}")
-    made = server_environment(service, work=work, cache=cache)
+    requirements = [*REQUIREMENTS[service.project], *work.requirements]
+    made = environment(cache / service.project, requirements=requirements)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tell(f"starting {service.name}")
         command = service.command(work=work, environment=made, folder=folder)
-        start = grpc_ways if service.dialect.is_grpc else http_ways
-        ways = stack.enter_context(start(service, command=command, work=work, folder=folder))
+        targets: dict[str, Target] = {}
+        if service.dialect.is_grpc:
+            addresses = _grpc_addresses(stack, command)
+        else:
+            targets = _targets(stack, service, command, work, settings)
+            addresses = {name: each.plan.url for name, each in targets.items()}
         checked = {}
-        for name, way in ways.items():
+        for name, address in addresses.items():
             tell(f"{service.name}: checking answers, {name}")
-            checking = check(way.target, dialect=service.dialect, work=work, clients=settings.clients)
+            checking = check(address, dialect=service.dialect, work=work, clients=settings.clients)
             checked[name] = asyncio.run(checking)
         rounds = interleave(
-            ways,
+            targets,
             rounds=settings.rounds,
-            measure=lambda name, _: ways[name].measure(settings.clients, settings.seconds),
+            # wrk takes little from the two cores that it shares with the servers; answers are checked before.
+            measure=lambda name, _: measure(targets[name], load=run_wrk),
             tell=tell,
             title=service.name,
         )
@@ -94,6 +101,38 @@ def finding(
     service: str, *, checked: Mapping[str, Checked], rounds: Mapping[str, Sequence[Round]]
 ) -> Finding:
     """Combine the measurements, by way."""
-    ways = [Way(name=name, checked=checked[name], rounds=found) for name, found in rounds.items()]
+    ways = [Way(name=name, checked=found, rounds=rounds.get(name, ())) for name, found in checked.items()]
     rates = {way.name: [each.requests_per_second for each in way.rounds] for way in ways}
     return Finding(service=service, ways=ways, ratio=ratio_interval(rates[PROXY], by=rates[DIRECT]))
+
+
+def _targets(
+    stack: contextlib.ExitStack, service: Service, command: Sequence[str], work: Work, settings: Settings
+) -> dict[str, Target]:
+    """Run a server and a proxy in front of it, for requests over HTTP."""
+    found = {}
+    for name, ready_path in ((DIRECT, READY_PATH), (PROXY, "/readyz")):
+        entrant = service.entrant(name, command=command, ready_path=ready_path)
+        target = stack.enter_context(running(entrant, work=work))
+        plan = replace(target.plan, clients=settings.clients, seconds=settings.seconds)
+        found[name] = replace(target, plan=plan)
+        command = proxy_command(target.server.url(""))
+    return found
+
+
+def _grpc_addresses(stack: contextlib.ExitStack, command: Sequence[str]) -> dict[str, str]:
+    """Run a server and a proxy in front of it, for gRPC calls."""
+    found = {}
+    for name, ready_path in ((DIRECT, READY_PATH), (PROXY, "/readyz")):
+        port = stack.enter_context(reserved_port())
+        found[name] = f"{HOST}:{port}"
+        whole = [*command, "--grpc-port", str(port)]
+        server = stack.enter_context(serve(name, command=whole, ready_path=ready_path))
+        # A server may open the port after it is ready over HTTP.
+        with grpc.insecure_channel(found[name]) as channel:
+            try:
+                grpc.channel_ready_future(channel).result(timeout=_GRPC_READY_SECONDS)
+            except grpc.FutureTimeoutError as error:
+                raise BenchError(f"{name} does not serve gRPC: {server.last_words()}") from error
+        command = proxy_command(f"grpc://{found[name]}")
+    return found

@@ -37,13 +37,14 @@ class ModelPoint:
         return min(connections / (self.seconds(connections) + _ROUND_TRIP_S), self.capacity)
 
 
-def _compact(value: object) -> bytes:
+def compact(value: object) -> bytes:
+    """Write JSON without blanks."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def write_row(row: Row) -> bytes:
     """Write a row as a bare JSON list."""
-    return _compact(list(row))
+    return compact(list(row))
 
 
 def read_number(answer: bytes) -> object:
@@ -96,10 +97,16 @@ def _of_v2(answer: bytes) -> object:
     return value
 
 
+def write_v2(rows: Sequence[Row], request_id: str) -> bytes:
+    """Write a request of the Open Inference Protocol."""
+    values = [value for row in rows for value in row]
+    tensor = {"name": "rows", "shape": [len(rows), len(rows[0])], "datatype": "FP64", "data": values}
+    return compact({"id": request_id, "inputs": [tensor]})
+
+
 def _v2(row: Row) -> bytes:
-    tensor = {"name": "rows", "shape": [1, len(row)], "datatype": "FP64", "data": list(row)}
     # With an id the reply is always the same; without one MLServer invents an id per request.
-    return _compact({"id": "1", "inputs": [tensor]})
+    return write_v2([row], "1")
 
 
 _PEERS = (
@@ -132,7 +139,7 @@ _PEERS = (
         name="bentoml",
         requirements=("bentoml==1.4.39",),
         waits_ms=(None,),
-        write=lambda row: _compact({"rows": [list(row)]}),
+        write=lambda row: compact({"rows": [list(row)]}),
         read=_of_list,
         front="_bentoml_impl.worker.service",
         note="adaptive like Uncork, with the same goal (max_latency_ms), so it has no wait to set.",
@@ -142,7 +149,7 @@ _PEERS = (
         requirements=("litserve==0.2.19",),
         ready_path="/health",
         waits_ms=(1, 10),
-        write=lambda row: _compact({"input": list(row)}),
+        write=lambda row: compact({"input": list(row)}),
         read=lambda answer: json.loads(answer)["output"],
         chosen=False,
         note=(

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -20,7 +20,7 @@ from benchmarks.harness.environments import Environment
 from benchmarks.harness.paths import EXAMPLES, SERVICES
 from benchmarks.harness.report import OURS
 from benchmarks.harness.rounds import Target, ask_alone, target
-from benchmarks.peers.catalogue import BATCH_CAP, ModelPoint, Peer, Row, read_number, write_row
+from benchmarks.peers.catalogue import BATCH_CAP, ModelPoint, Peer, Row
 from benchmarks.peers.embeddings import (
     FOLDER,
     REQUESTS,
@@ -83,11 +83,8 @@ class Entrant:
 
     name: str
     command: Sequence[str]
-    ready_path: str = "/readyz"
-    path: str = "/predict"
-    write: Callable[[Row], bytes] = write_row
-    read: Callable[[bytes], object] = read_number
-    front: str = ""
+    peer: Peer
+    """Its paths, and the forms of its requests and answers."""
 
 
 def sleep_work(point: ModelPoint) -> Work:
@@ -192,7 +189,7 @@ def _embeddings_work(folder: Path, name: str) -> Work:
 def ours(work: Work, *, name: str = OURS, python: str = sys.executable) -> Entrant:
     """Return Uncork with its defaults, in the environment of ``python``."""
     command = [*variables(work.variables), *uncork_serve(work.service, work.options, python=python)]
-    return _entrant(work.peer, name, command)
+    return Entrant(name=name, command=command, peer=work.peer)
 
 
 def entrants_of(peer: Peer, *, work: Work, environment: Environment, folder: Path) -> list[Entrant]:
@@ -202,28 +199,17 @@ def entrants_of(peer: Peer, *, work: Work, environment: Environment, folder: Pat
         places = {"bin": environment.folder / "bin", "servers": SERVERS, "folder": work.service}
         base += peer.command.format(**places).split()
         return [
-            _entrant(peer, f"{peer.name} {more}".strip(), [*base, *more.split()]) for more in peer.options
+            Entrant(name=f"{peer.name} {more}".strip(), command=[*base, *more.split()], peer=peer)
+            for more in peer.options
         ]
     base += [str(environment.python), str(SERVERS / peer.server_file)]
     base += ["--model", work.model]
     return [
-        _entrant(peer, peer.name, base)
+        Entrant(name=peer.name, command=base, peer=peer)
         if wait is None
-        else _entrant(peer, f"{peer.name} {wait:g} ms", [*base, "--wait-ms", f"{wait:g}"])
+        else Entrant(name=f"{peer.name} {wait:g} ms", command=[*base, "--wait-ms", f"{wait:g}"], peer=peer)
         for wait in peer.waits_ms
     ]
-
-
-def _entrant(peer: Peer, name: str, command: Sequence[str]) -> Entrant:
-    return Entrant(
-        name=name,
-        command=command,
-        ready_path=peer.ready_path,
-        path=peer.path,
-        write=peer.write,
-        read=peer.read,
-        front=peer.front,
-    )
 
 
 @contextlib.contextmanager
@@ -234,14 +220,15 @@ def running(entrant: Entrant, *, work: Work) -> Iterator[Target]:
         WrongAnswerError: if it answers a row wrong.
         BenchError: if it does not start or answer.
     """
+    peer = entrant.peer
     with _whole_group(entrant) as server:
-        bodies = [entrant.write(row) for row in work.rows]
-        _await_answer(server, path=entrant.path, body=bodies[0])
-        answers = ask_alone(server, path=entrant.path, bodies=bodies)
+        bodies = [peer.write(row) for row in work.rows]
+        _await_answer(server, path=peer.path, body=bodies[0])
+        answers = ask_alone(server, path=peer.path, bodies=bodies)
         for answer, right in zip(answers, work.answers, strict=True):
             check_answer(answer, right=right, entrant=entrant)
-        front = replace(server, pid=_front_pid(server, entrant.front))
-        found = target(server, path=entrant.path, bodies=bodies, expected=answers, front=front)
+        front = replace(server, pid=_front_pid(server, peer.front))
+        found = target(server, path=peer.path, bodies=bodies, expected=answers, front=front)
         if work.requests:
             found = replace(found, plan=replace(found.plan, payload=Payload(function=work.requests)))
         yield found
@@ -250,7 +237,7 @@ def running(entrant: Entrant, *, work: Work) -> Iterator[Target]:
 def check_answer(answer: bytes, *, right: object, entrant: Entrant) -> None:
     """Raise WrongAnswerError unless the answer holds the right value."""
     try:
-        value = entrant.read(answer)
+        value = entrant.peer.read(answer)
     except (LookupError, TypeError, ValueError) as error:
         raise WrongAnswerError(f"{entrant.name} answers with {answer[:200]!r}: {error!r}") from error
     if value != right:
@@ -262,7 +249,7 @@ def _whole_group(entrant: Entrant) -> Iterator[Server]:
     """Serve, then kill the rest of the server's process group."""
     started: Server | None = None
     try:
-        with serve(entrant.name, command=entrant.command, ready_path=entrant.ready_path) as started:
+        with serve(entrant.name, command=entrant.command, ready_path=entrant.peer.ready_path) as started:
             yield started
     finally:
         if started is not None:

@@ -12,8 +12,7 @@ from benchmarks.interop.bench import faults
 from benchmarks.interop.catalogue import SERVICES, Service
 from benchmarks.interop.checked import Checked, Question, check, fault, questions
 from benchmarks.interop.dialects import V1, V2, V2_GRPC, Dialect
-from benchmarks.interop.trials import Finding, finding
-from benchmarks.interop.ways import DIRECT, PROXY
+from benchmarks.interop.trials import DIRECT, PROXY, Finding, finding
 from benchmarks.peers.entrants import Work
 from benchmarks.tests.peers.made_up_rounds import rounds
 from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, fake_grpc_server, ok

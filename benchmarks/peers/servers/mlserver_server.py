@@ -1,6 +1,8 @@
 # mypy: disable-error-code="import-not-found, misc"
 """MLServer: one parallel worker; its batcher is in the process that speaks HTTP, which also starts gRPC.
 
+With --in-process, the model runs in that process, digits by MLServer's own class, and a batch has 32 rows.
+
 python mlserver_server.py --port 3000 --wait-ms 1 --model sleep
 """
 
@@ -45,13 +47,20 @@ def _free_port() -> int:
 
 if __name__ == "__main__":
     options = peer_model.options()
+    in_process = "--in-process" in sys.argv
     folder = Path(tempfile.mkdtemp(prefix="peer-mlserver-"))
-    server = {"host": peer_model.HOST, "http_port": options.port, "parallel_workers": 1, "debug": False}
-    server |= {"grpc_port": _free_port(), "metrics_port": _free_port()}
-    server |= {"environments_dir": str(folder), "metrics_dir": str(folder)}
+    server = {"host": peer_model.HOST, "http_port": options.port, "debug": False}
+    server |= {"grpc_port": options.grpc_port or _free_port(), "metrics_port": _free_port()}
+    server |= {"parallel_workers": 0 if in_process else 1, "environments_dir": str(folder)}
+    server |= {"metrics_endpoint": None} if in_process else {"metrics_dir": str(folder)}
     (folder / "settings.json").write_text(json.dumps(server))
-    model = {"name": "peer", "implementation": f"{Path(__file__).stem}.Peer"}
-    model |= {"max_batch_size": peer_model.BATCH_CAP, "max_batch_time": options.wait_ms / 1000}
+    model: dict[str, object] = {"name": "peer", "implementation": f"{Path(__file__).stem}.Peer"}
+    if in_process and options.model == "digits":
+        model["implementation"] = "mlserver_sklearn.SKLearnModel"
+        model["parameters"] = {"uri": os.environ["PEER_FOREST"]}
+    if options.wait_ms:  # otherwise its own batching stays off
+        model["max_batch_size"] = 32 if in_process else peer_model.BATCH_CAP
+        model["max_batch_time"] = options.wait_ms / 1000
     (folder / "model-settings.json").write_text(json.dumps(model))
     # Its own command serves the folder; the arguments go on through the environment.
     environment = {**os.environ, _MODEL: options.model, "PYTHONPATH": str(Path(__file__).parent)}

@@ -31,7 +31,6 @@ def rounds(**figures: Sequence[float | None]) -> list[Round]:
         "soon": None,
         "front_cpu": 0.05,
         "all_cpu": 0.2,
-        "generator_cpu": 0.01,
         "refused": 0,
         "wrong": 0,
         "fault": "",

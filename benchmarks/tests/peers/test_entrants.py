@@ -10,7 +10,7 @@ import typer
 
 from benchmarks.harness.cli import choose, parse_counts
 from benchmarks.peers.bench import parse_points, parse_rates
-from benchmarks.peers.catalogue import PEERS, ModelPoint
+from benchmarks.peers.catalogue import PEERS, ModelPoint, Peer
 from benchmarks.peers.embeddings import Vectors
 from benchmarks.peers.entrants import (
     SERVERS,
@@ -57,7 +57,9 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever(
 
 def entrant(offset: float) -> Entrant:
     command = [sys.executable, "-c", SERVER.replace("OFFSET", str(offset))]
-    return Entrant(name="adder", command=command, ready_path="/", path="/")
+    return Entrant(
+        name="adder", command=command, peer=Peer(name="adder", requirements=(), ready_path="/", path="/")
+    )
 
 
 @pytest.mark.parametrize("name", REPLIES)

@@ -51,7 +51,6 @@ def test_an_open_loop_is_summed_up() -> None:
     assert [found.p50, found.p99] == pytest.approx([0.01, 0.11])
     assert [found.in_goal, found.soon] == pytest.approx([0.89, 0.99])
     assert (found.refused, found.wrong, found.fault) == (5, 0, "")
-    assert found.generator_cpu == pytest.approx(0.1)
 
 
 def test_an_open_loop_that_says_nothing_is_noticed() -> None:

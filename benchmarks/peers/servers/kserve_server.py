@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found, misc"
 """KServe's server with one model, for V1, V2 and, with a port for it, gRPC. Runs in KServe's environment.
 
-python serve_kserve.py --port 3000 --grpc-port 8001 --model sleep
+python kserve_server.py --port 3000 --grpc-port 8001 --model sleep
 """
 
 import numpy as np
