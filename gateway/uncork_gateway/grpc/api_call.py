@@ -14,7 +14,7 @@ from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.headers import Header, value_of
 from uncork_gateway.requests.api_target import accepted
 from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
-from uncork_gateway.requests.parts import Submitted
+from uncork_gateway.requests.parts import Submitted, submission_of
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
@@ -54,17 +54,11 @@ class ApiCall(AnsweredCall):
         self._payload, self._rows = payload, payload.rows
         if (classes := route.classes) is not None:
             self._bulk = classes.is_bulk(classes.of_headers(head.metadata), payload.parameters)
+        # Requests open at one time are of different callers, even if they share a connection.
+        source, flow = (stream.connection.number, stream.lane, self.place), value_of(head.metadata, fair_by)
+        asked = submission_of(self, route.api, payload, head.timeout_s, source, flow, self._bulk)
         self._submitted = route.submit(
-            self,
-            payload,
-            () if route.coalescing is None else credentials_of(head.metadata),
-            {
-                "client_timeout_s": head.timeout_s,
-                # Requests open at one time are of different callers, even if they share a connection.
-                "source": (stream.connection.number, stream.lane, self.place),
-                "flow": value_of(head.metadata, fair_by),
-                "bulk": self._bulk,
-            },
+            asked, () if route.coalescing is None else credentials_of(head.metadata)
         )
 
     def _written(self, answer: RequestResult[HandlerResult]) -> tuple[bytes, bytes]:

@@ -15,7 +15,7 @@ from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_target import ApiTarget, Shared, accepted
 from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
 from uncork_gateway.requests.head import Head, read_head
-from uncork_gateway.requests.parts import Submitted
+from uncork_gateway.requests.parts import Submitted, submission_of
 from uncork_gateway.requests.request import BufferedRequest
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -88,22 +88,13 @@ class ApiRequest(BufferedRequest[ApiRoute]):
 
     def _submit(self, payload: Marshalled) -> None:
         head, route = self._head, self._route
-        adds = route.headers or route.grouping is not None or self._span is not None
-        if adds or payload.parts:
+        if route.headers or route.grouping is not None or self._span is not None:
             payload = route.complete(
                 payload, group=head.group, values=head.values, request_id=self.request_id, span=self._span
             )
         self._payload, self._rows = payload, payload.rows
         if route.classes is not None:
             self._bulk = route.classes.is_bulk(head.bulk, payload.parameters)
-        self._submitted = route.submit(
-            self,
-            payload,
-            head.credentials,
-            {
-                "client_timeout_s": head.timeout_s,
-                "source": self._connection.number,
-                "flow": head.flow,
-                "bulk": self._bulk,
-            },
-        )
+        source = self._connection.number
+        asked = submission_of(self, route.api, payload, head.timeout_s, source, head.flow, self._bulk)
+        self._submitted = route.submit(asked, head.credentials)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
 from msgspec.structs import replace
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher import AsyncDispatcher, RequestResult, Waiter
+from uncork_dispatcher import AsyncDispatcher, RequestResult
 from uncork_gateway.codecs import Grouping, Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import Refused, Unavailable
@@ -16,7 +16,7 @@ from uncork_gateway.headers import REQUEST_ID, Header, combined
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
-from uncork_gateway.requests.parts import Client, Submitted, cancel, submit
+from uncork_gateway.requests.parts import ApiSubmission, Submitted, cancel, submit
 from uncork_gateway.requests.shadow import Shadow
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -80,6 +80,8 @@ class ApiTarget:
     ) -> Marshalled:
         """Return a request with its span, the headers that the handler may read, and its group.
 
+        Without these, a request is complete.
+
         ``group`` has the texts of the values of ``group_by`` that come from headers.
         """
         if span is not None:
@@ -90,13 +92,7 @@ class ApiTarget:
             payload = replace(payload, headers=values, request_id=own_id)
         return payload if self.grouping is None else self.grouping.complete(payload, group)
 
-    def submit(
-        self,
-        waiter: Waiter[HandlerResult],
-        payload: Marshalled,
-        credentials: Hashable,
-        client: Client,
-    ) -> Submitted | CoalescedRequest:
+    def submit(self, asked: ApiSubmission, credentials: Hashable) -> Submitted | CoalescedRequest:
         """Queue a request, or let it join an identical one; return it, or its parts, for :meth:`cancel`.
 
         ``credentials`` identify the client. A request in parts joins none.
@@ -107,14 +103,14 @@ class ApiTarget:
         """
         if self.removed:
             raise Unavailable("this API was removed", reason="api_removed")
-        if self.coalescing is not None and not payload.parts:
-            return self.coalescing.submit(self._begin, waiter, payload, credentials, client)
-        return self._begin(waiter, payload, client)
+        if self.coalescing is not None and not asked.payload.parts:
+            return self.coalescing.submit(self._begin, asked, credentials)
+        return self._begin(asked)
 
-    def _begin(self, waiter: Waiter[HandlerResult], payload: Marshalled, client: Client) -> Submitted:
+    def _begin(self, asked: ApiSubmission) -> Submitted:
         for shadow in self.shadows:
-            waiter = shadow.follow(waiter, payload, bulk=client["bulk"])
-        return submit(self.dispatcher, waiter, self.api, payload, client)
+            shadow.follow(asked)
+        return submit(self.dispatcher, asked)
 
     def cancel(self, submitted: Submitted | CoalescedRequest) -> None:
         """Remove a request whose client has left."""

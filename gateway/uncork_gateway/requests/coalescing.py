@@ -18,7 +18,7 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.codecs.cost import NO_COST
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.headers import CREDENTIALS, IDS, Header
-from uncork_gateway.requests.parts import Client, Submitted, cancel
+from uncork_gateway.requests.parts import ApiSubmission, Submitted, cancel, for_same_client
 from uncork_gateway.telemetry.metrics import ApiTally
 
 # If the times of many clients pass one after the other, each costs no more than so many requests.
@@ -26,7 +26,7 @@ _MOST_BEGUN = 2
 
 _IDS = re.compile(IDS.decode())
 
-Begin = Callable[[Waiter[HandlerResult], Marshalled, Client], Submitted]
+Begin = Callable[[ApiSubmission], Submitted]
 """Submits a request to the dispatcher."""
 
 
@@ -49,8 +49,7 @@ class CoalescedRequest:
 
     begin: Begin
     waiter: Waiter[HandlerResult]
-    payload: Marshalled
-    client: Client
+    asked: ApiSubmission
     key: Hashable
     arrival: float
     expires_at: float
@@ -79,21 +78,22 @@ class Computation:
         self._numbers = itertools.count()
         self._expiries = LazyHeap(self._requests)
         self.expires_at = first.expires_at
-        client = first.client.copy()
-        client["client_timeout_s"] -= now - first.arrival
-        client["on_expiry"] = self._expired
-        self._submitted = first.begin(self, first.payload, client)
+        asked = for_same_client(first.asked, self, first.asked.payload)
+        asked.client_timeout_s -= now - first.arrival
+        asked.on_expiry = self._expired
+        self._submitted = first.begin(asked)
 
     def add(self, request: CoalescedRequest) -> None:
-        if request.payload.span is not None and request is not self.first:
-            request.payload.span.set_attribute("uncork.coalesced", True)
+        span = request.asked.payload.span
+        if span is not None and request is not self.first:
+            span.set_attribute("uncork.coalesced", True)
         request.computation = self
         request.number = next(self._numbers)
         self._requests[request.number] = request
         if request.expires_at != math.inf:
             self._expiries.push(request.expires_at, request.number)
         self._coalescing.requests += 1
-        self._coalescing.size_bytes += request.payload.size_bytes
+        self._coalescing.size_bytes += request.asked.size_bytes
 
     def leave(self, request: CoalescedRequest) -> None:
         """Remove a request; after the last, cancel the computation."""
@@ -112,7 +112,7 @@ class Computation:
         if not self._requests:
             self._coalescing.close(self)
             cancel(self._coalescing.dispatcher, self._submitted)
-        tally = self._coalescing.tally_of(self.first.client["bulk"])
+        tally = self._coalescing.tally_of(self.first.asked.bulk)
         error = RequestExpired("the client's time passed while the request ran")
         for request in expired:
             tally.sheds["client_deadline"] += 1
@@ -152,7 +152,7 @@ class Computation:
     def _take(self) -> Iterator[tuple[CoalescedRequest, ApiTally]]:
         """End the computation; yield its requests, except those that leave meanwhile, and their counts."""
         self._coalescing.close(self)
-        tally = self._coalescing.tally_of(self.first.client["bulk"])
+        tally = self._coalescing.tally_of(self.first.asked.bulk)
         for request in list(self._requests.values()):
             if request.computation is self:
                 self._remove(request)
@@ -162,7 +162,7 @@ class Computation:
         request.computation = None
         del self._requests[request.number]
         self._coalescing.requests -= 1
-        self._coalescing.size_bytes -= request.payload.size_bytes
+        self._coalescing.size_bytes -= request.asked.size_bytes
 
 
 class Coalescing:
@@ -193,22 +193,16 @@ class Coalescing:
         self.size_bytes = 0
         self._open: dict[Hashable, Computation] = {}
 
-    def submit(
-        self,
-        begin: Begin,
-        waiter: Waiter[HandlerResult],
-        payload: Marshalled,
-        credentials: Hashable,
-        client: Client,
-    ) -> CoalescedRequest:
+    def submit(self, begin: Begin, asked: ApiSubmission, credentials: Hashable) -> CoalescedRequest:
         """Let a request join an identical one, or submit it with ``begin``.
 
         Raises:
             RequestShed: if the request was shed at once.
         """
-        key, now = _key(payload, credentials, client), self.clock()
+        assert asked.waiter is not None
+        key, now = _key(asked, credentials), self.clock()
         request = CoalescedRequest(
-            begin, waiter, payload, client, key, now, expires_at=now + client["client_timeout_s"]
+            begin, asked.waiter, asked, key, now, expires_at=now + asked.client_timeout_s
         )
         self.enter(request)
         return request
@@ -237,7 +231,7 @@ class Coalescing:
             del self._open[computation.first.key]
 
     def _may_join(self, request: CoalescedRequest, computation: Computation) -> bool:
-        size_bytes = self.size_bytes + request.payload.size_bytes
+        size_bytes = self.size_bytes + request.asked.size_bytes
         return (
             request.expires_at >= computation.expires_at
             and self.requests < self.rules.max_queue_requests
@@ -246,12 +240,13 @@ class Coalescing:
         )
 
 
-def _key(payload: Marshalled, credentials: Hashable, client: Client) -> Hashable:
+def _key(asked: ApiSubmission, credentials: Hashable) -> Hashable:
     """Return a value that is equal for requests with the same result.
 
     Everything is compared that the worker gets, except ids, so no choice of values makes different requests
     equal. An error message may name a place in the client's body, so its layout is compared too.
     """
+    payload = asked.payload
     locate, note, meta = payload.locate, payload.note, payload.meta
     if meta is not None:
         headers = tuple([header for header in meta.headers if not _IDS.fullmatch(header[0])])
@@ -264,6 +259,6 @@ def _key(payload: Marshalled, credentials: Hashable, client: Client) -> Hashable
         tuple([(tensor.name, tensor.form) for tensor in getattr(note, "inputs", ())]),
         getattr(note, "typed", False),
         credentials,
-        client["flow"],
-        client["bulk"],
+        asked.flow,
+        asked.bulk,
     )

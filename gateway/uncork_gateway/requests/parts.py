@@ -8,17 +8,17 @@ another, as workers have room, because the goal could not hold for all of them t
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, NamedTuple, NotRequired, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.codecs.base import Part
 from uncork_gateway.codecs.csv import lines_of
 from uncork_gateway.codecs.parts import divided
 from uncork_gateway.dialects.base import HandlerResult
@@ -128,41 +128,31 @@ class Parts(ABC, Generic[P, R]):
         self._caller.failed(error)
 
 
-class Client(TypedDict):
-    """The fields of a :class:`Submission` that describe the client."""
-
-    client_timeout_s: float
-    source: Hashable
-    flow: Hashable
-    bulk: bool
-    on_expiry: NotRequired[Callable[[float], float]]
+ApiSubmission = Submission[Marshalled, HandlerResult]
+"""A request to an API, as the dispatcher accepts it."""
 
 
-def submit(
-    dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
-    waiter: Waiter[HandlerResult],
-    api: str,
-    payload: Marshalled,
-    client: Client,
-) -> Submitted:
+def submit(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], asked: ApiSubmission) -> Submitted:
     """Queue a request; return it, or its parts, to be cancelled.
 
     Raises:
         RequestShed: if the request, or a part of it, was shed at once.
     """
-    at_once, rows = len(payload.parts), _rows_of(payload)
-    if payload.rows > 1 and not payload.parts:
-        if client["bulk"]:
-            at_once = dispatcher.bulk_parts(api, rows=rows, size_bytes=payload.size_bytes)
+    payload = asked.payload
+    at_once = len(payload.parts)
+    if asked.rows > 1 and not payload.parts:
+        rows = _size(asked)
+        if asked.bulk:
+            at_once = dispatcher.bulk_parts(asked.api, rows=rows, size_bytes=asked.size_bytes)
             payload = divided(payload, at_once)
         if payload.divisible and not payload.parts:
-            count, at_once = dispatcher.parts_in_turn(api, rows=rows)
+            count, at_once = dispatcher.parts_in_turn(asked.api, rows=rows)
             payload = divided(payload, count)
+        asked.payload = payload
     if payload.parts:
-        return GroupParts(waiter, dispatcher, api, payload, client, at_once=at_once)
-    submission = submission_of(waiter, api, payload, client)
-    dispatcher.submit(submission)
-    return submission
+        return GroupParts(dispatcher, asked, at_once=at_once)
+    dispatcher.submit(asked)
+    return asked
 
 
 def cancel(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], submitted: Submitted) -> None:
@@ -178,30 +168,28 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
 
     def __init__(
         self,
-        caller: Waiter[HandlerResult],
         dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
-        api: str,
-        payload: Marshalled,
-        client: Client,
+        whole: ApiSubmission,
         *,
         at_once: int,
     ) -> None:
-        super().__init__(caller, dispatcher, api, len(payload.parts))
-        self._rows = [part.rows for part in payload.parts]
+        parts = whole.payload.parts
+        assert whole.waiter is not None
+        super().__init__(whole.waiter, dispatcher, whole.api, len(parts))
+        self._rows = [part.rows for part in parts]
+        payloads = [part.payload for part in parts]
         self._submit(
-            self._submissions(payload.parts, client, at_once),
+            self._submissions(whole, at_once),
             at_once=at_once,
-            rows=sum([_rows_of(part.payload) for part in payload.parts]),
-            size_bytes=sum([part.payload.size_bytes for part in payload.parts]),
+            rows=sum([one.rows if one.cost.total is None else one.cost.total for one in payloads]),
+            size_bytes=sum([one.size_bytes for one in payloads]),
         )
 
-    def _submissions(
-        self, parts: Sequence[Part], client: Client, at_once: int
-    ) -> Iterator[Submission[Marshalled, HandlerResult]]:
+    def _submissions(self, whole: ApiSubmission, at_once: int) -> Iterator[ApiSubmission]:
         clock = asyncio.get_running_loop().time
         start_s = clock()
-        for at, part in enumerate(parts):
-            submission = submission_of(self._waiter(at), self._api, part.payload, client)
+        for at, part in enumerate(whole.payload.parts):
+            submission = for_same_client(whole, self._waiter(at), part.payload)
             submission.client_timeout_s -= clock() - start_s
             submission.follows = at >= at_once
             yield submission
@@ -218,18 +206,30 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         self._caller.answered(RequestResult(result, answer.batch, answer.queued_s))
 
 
-def _rows_of(payload: Marshalled) -> float:
-    """Return the rows of a request, or their cost."""
-    return payload.rows if payload.cost.total is None else payload.cost.total
-
-
 def _size(submission: Submission[Any, Any]) -> float:
     return submission.rows if submission.cost is None else submission.cost
 
 
+def for_same_client(
+    asked: ApiSubmission, waiter: Waiter[HandlerResult], payload: Marshalled
+) -> ApiSubmission:
+    """Return a submission for the client of another one."""
+    other = submission_of(
+        waiter, asked.api, payload, asked.client_timeout_s, asked.source, asked.flow, asked.bulk
+    )
+    other.on_expiry = asked.on_expiry
+    return other
+
+
 def submission_of(
-    waiter: Waiter[HandlerResult], api: str, payload: Marshalled, client: Client
-) -> Submission[Marshalled, HandlerResult]:
+    waiter: Waiter[HandlerResult],
+    api: str,
+    payload: Marshalled,
+    client_timeout_s: float = math.inf,
+    source: Hashable = None,
+    flow: Hashable = None,
+    bulk: bool = False,
+) -> ApiSubmission:
     """Convert a request, or a part of one, to the form that the dispatcher accepts."""
     cost = payload.cost
     return Submission(
@@ -242,15 +242,14 @@ def submission_of(
         size_bytes=payload.size_bytes,
         key=(payload.accept, payload.key) if payload.accept else payload.key,
         group=payload.group,
-        client_timeout_s=client["client_timeout_s"],
-        source=client["source"],
-        flow=client["flow"],
-        bulk=client["bulk"],
-        on_expiry=client.get("on_expiry"),
+        client_timeout_s=client_timeout_s,
+        source=source,
+        flow=flow,
+        bulk=bulk,
     )
 
 
-Submitted = Submission[Marshalled, HandlerResult] | GroupParts
+Submitted = ApiSubmission | GroupParts
 """A queued request, or its parts."""
 
 

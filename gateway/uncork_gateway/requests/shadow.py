@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from uncork_dispatcher import AsyncDispatcher, RequestResult, RequestShed
 from uncork_dispatcher.jobs import Waiter
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.requests.parts import Callbacks, Client, submit
+from uncork_gateway.requests.parts import ApiSubmission, Callbacks, submission_of, submit
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.metrics import SECONDS_BOUNDS
 from uncork_workers.wire.forms import ListForm, RecordsForm, TensorForm
@@ -81,14 +80,12 @@ class Shadow:
         self._duration = tally.duration[api]
         self._loop = asyncio.get_running_loop()
 
-    def follow(
-        self, waiter: Waiter[HandlerResult], payload: Marshalled, *, bulk: bool = False
-    ) -> Waiter[HandlerResult]:
-        """Submit a copy of a request; return the waiter to use for the real request instead of ``waiter``."""
-        comparison = _Comparison(waiter, self._outcomes)
+    def follow(self, asked: ApiSubmission) -> None:
+        """Submit a copy of a request, whose waiter becomes one that compares the results."""
+        assert asked.waiter is not None
+        asked.waiter = comparison = _Comparison(asked.waiter, self._outcomes)
         # After the request itself.
-        self._loop.call_soon(self._send, comparison, payload, bulk)
-        return comparison
+        self._loop.call_soon(self._send, comparison, asked.payload, asked.bulk)
 
     def _send(self, comparison: _Comparison, payload: Marshalled, bulk: bool) -> None:
         began = time.perf_counter()
@@ -98,9 +95,8 @@ class Shadow:
             comparison.copy_ended(answer.result)
 
         copy = Callbacks(answered, comparison.copy_ended)
-        client = Client(client_timeout_s=math.inf, source=None, flow=None, bulk=bulk)
         try:
-            submit(self._dispatcher, copy, self._api, replace(payload, span=None), client)
+            submit(self._dispatcher, submission_of(copy, self._api, replace(payload, span=None), bulk=bulk))
         except RequestShed as error:
             copy.failed(error)
         except KeyError:  # The other version has dropped the API since the request came.

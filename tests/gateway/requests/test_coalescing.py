@@ -28,7 +28,6 @@ from uncork_gateway.dialects.inputs import ANY_INPUTS
 from uncork_gateway.headers import Header
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import CoalescedRequest, Coalescing
-from uncork_gateway.requests.parts import Client as OfClient
 from uncork_gateway.requests.parts import submission_of, submit
 from uncork_gateway.requests.shadow import Shadow, ShadowTally
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -264,14 +263,14 @@ async def test_bulk_that_is_divided_is_run_once() -> None:
     occupied = await on.occupy()
     found: list[Asked] = []
 
-    def begin(waiter: Any, payload: Marshalled, client: OfClient) -> Any:
-        return submit(on.stage.dispatcher, waiter, "echo", divided(payload, 2), client)
+    def begin(whole: Submission[Marshalled, HandlerResult]) -> Any:
+        whole.payload = divided(whole.payload, 2)
+        return submit(on.stage.dispatcher, whole)
 
     for body in (b"1,2,3,4", b"1,2,3,4", b"5,6", b"5,6"):
-        client = OfClient(client_timeout_s=math.inf, source=None, flow=None, bulk=True)
         asked = Asked(0, math.inf)
         payload = Marshalled(body, rows=len(body) // 2 + 1, single=False)
-        asked.request = on.coalescing.submit(begin, asked, payload, (), client)
+        asked.request = on.coalescing.submit(begin, submission_of(asked, "echo", payload, bulk=True), ())
         found.append(asked)
     assert on.stage.dispatcher.unanswered == 1 + 4
     for asked in found[2:]:
@@ -479,10 +478,9 @@ class Orders(RuleBasedStateMachine):
         if submission.leave() is not None:
             self.running.remove(submission)
 
-    def begin(self, waiter: Any, payload: Marshalled, client: OfClient) -> Any:
-        if self.refuses or client["client_timeout_s"] <= 0:
+    def begin(self, submission: Submission[Marshalled, HandlerResult]) -> Any:
+        if self.refuses or submission.client_timeout_s <= 0:
             raise RequestShed("queue_full")
-        submission = submission_of(waiter, "echo", payload, client)
         self.begun += 1
         submission.arrival = self.now
         self.running.append(submission)
@@ -502,11 +500,11 @@ class Orders(RuleBasedStateMachine):
 
     @rule(key=st.integers(0, 1), timeout=st.sampled_from([1.0, 3.0, 100.0]))
     def send(self, key: int, timeout: float, **more: Any) -> None:
-        client = OfClient(client_timeout_s=timeout, source=None, flow=None, bulk=False)
         asked = Asked(key, self.now + timeout)
+        payload = Marshalled(b"%d" % key, rows=1, **more)
         try:
             asked.request = self.coalescing.submit(
-                self.begin, asked, Marshalled(b"%d" % key, rows=1, **more), (), client
+                self.begin, submission_of(asked, "echo", payload, timeout), ()
             )
         except RequestShed:
             assert self.refuses

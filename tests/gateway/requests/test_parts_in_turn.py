@@ -19,7 +19,7 @@ from uncork_dispatcher.jobs import payloads_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.requests.parts import Client, Submitted, cancel, submit
+from uncork_gateway.requests.parts import Submitted, cancel, submission_of, submit
 
 RULES = ApiRules(name="echo", goal_s=0.3, max_batch_rows=100, max_queue_rows=1000)
 ROW_S = 0.01
@@ -65,9 +65,8 @@ class Slow:
 
     def send(self, rows: int, *, timeout_s: float = math.inf) -> tuple[Caller, Submitted]:
         payload = Marshalled(body=numbers(rows), rows=rows, single=False, divisible=True)
-        client = Client(client_timeout_s=timeout_s, source=None, flow=None, bulk=False)
         caller = Caller()
-        return caller, submit(self.dispatcher, caller, "echo", payload, client)
+        return caller, submit(self.dispatcher, submission_of(caller, "echo", payload, timeout_s))
 
     @property
     def sample(self) -> Any:
