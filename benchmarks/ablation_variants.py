@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from uncork_dispatcher.learning.estimator import WorkersLoad
 from uncork_dispatcher.learning.returns import Returns
 from uncork_dispatcher.policies.base import Release, View, register
-from uncork_dispatcher.policies.cork import CorkPolicy, Load, Wait
+from uncork_dispatcher.policies.cork import CorkPolicy, Wait
 from uncork_dispatcher.simulator.cells import Cell
 
 FULL = "cork"
@@ -52,7 +53,7 @@ class WithoutEverything(CorkPolicy):
 class WithoutBalance(CorkPolicy):
     """Busy workers are not looked at, except for the share."""
 
-    def _best(self, view: View, load: Load, rows: float) -> Wait:
+    def _best(self, view: View, load: WorkersLoad, rows: float) -> Wait:
         return super()._best(view._replace(busy_until=(), new_client_rate=0.0), load, rows)
 
 
@@ -60,7 +61,7 @@ class WithoutBalance(CorkPolicy):
 class WithoutPrice(CorkPolicy):
     """Idle time has no price."""
 
-    def _best(self, view: View, load: Load, rows: float) -> Wait:
+    def _best(self, view: View, load: WorkersLoad, rows: float) -> Wait:
         certain = view.estimate._replace(spread=0.0)
         return super()._best(view._replace(estimate=certain), load, rows)
 
@@ -69,7 +70,7 @@ class WithoutPrice(CorkPolicy):
 class WithoutReleases(CorkPolicy):
     """A fast worker counts once until a slow one is free, as any other."""
 
-    def _gap(self, view: View, load: Load, own_s: float) -> tuple[float, int]:
+    def _gap(self, view: View, load: WorkersLoad, own_s: float) -> tuple[float, int]:
         return super()._gap(view._replace(slowdown=1e300), load, own_s)
 
 
@@ -89,7 +90,7 @@ class WithoutTurns(CorkPolicy):
 class WithoutReturns(CorkPolicy):
     """Nobody is expected back, except for the share."""
 
-    def _best(self, view: View, load: Load, rows: float) -> Wait:
+    def _best(self, view: View, load: WorkersLoad, rows: float) -> Wait:
         return super()._best(view._replace(returns=Returns().forecast(now=view.now)), load, rows)
 
 
@@ -97,5 +98,5 @@ class WithoutReturns(CorkPolicy):
 class WithoutShare(CorkPolicy):
     """One worker takes everything."""
 
-    def _share(self, view: View, load: Load) -> float:
+    def _share(self, view: View, load: WorkersLoad) -> float:
         return math.inf

@@ -52,29 +52,12 @@ from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.learning.estimator import WorkersLoad
 from uncork_dispatcher.loop_plan import ClosedLoop, group_rows
 from uncork_dispatcher.policies.base import MARGIN, Hold, HoldReason, Policy, Release, View, register
 
 # Workers up to this place are all looked at: the soonest to be free matter most.
 _EACH = 8
-
-
-class Load(NamedTuple):
-    """The number of workers, and their load: ``rho`` and n* as above."""
-
-    workers: int
-    rate: float
-    estimate: Estimate
-
-    @property
-    def rho(self) -> float:
-        return self.rate * self.estimate.slope_s / self.workers
-
-    @property
-    def batch(self) -> float:
-        """The smallest average batch (rows) with which the workers keep up: n*; infinite if there is none."""
-        return self.estimate.keep_up_rows(self.rate, workers=self.workers)
 
 
 class Wait(NamedTuple):
@@ -127,7 +110,7 @@ class CorkPolicy(Policy):
             group_rows(loop, limit_rows=self.limit_rows, take_turns=take_turns) if loop else math.inf
         )
 
-    def _best(self, view: View, load: Load, rows: float) -> Wait:
+    def _best(self, view: View, load: WorkersLoad, rows: float) -> Wait:
         """Return the hold that pays up to the most queued rows; 0 s if none pays with ``rows`` rows."""
         own_s = view.estimate.seconds(view.batch_rows) / load.workers
         gap, releases = self._gap(view, load, own_s)
@@ -159,7 +142,7 @@ class CorkPolicy(Policy):
                 best = Wait(delay_s, pays_up_to, ends_at, "returns" if place < len(times) else "balance")
         return best
 
-    def _gap(self, view: View, load: Load, own_s: float) -> tuple[float, int]:
+    def _gap(self, view: View, load: WorkersLoad, own_s: float) -> tuple[float, int]:
         """Return ``gap``, and the ``releases`` of the busy worker that sets it; 0 if no busy worker does."""
         gap, releases = own_s, 0
         busy_until, idle = view.busy_until, view.idle_workers
@@ -175,7 +158,7 @@ class CorkPolicy(Policy):
                 gap, releases = until_s / times, times
         return gap, releases
 
-    def _share(self, view: View, load: Load) -> float:
+    def _share(self, view: View, load: WorkersLoad) -> float:
         """Return this worker's share of the queued and expected rows; infinity for all rows."""
         slope_s, rate = view.estimate.slope_s, view.new_client_rate
         if slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
@@ -202,11 +185,11 @@ class CorkPolicy(Policy):
         return math.inf if least == math.inf else max(1, math.ceil(least / (2 * slope_s) - 0.5))
 
 
-def _load(view: View) -> Load:
-    return Load(view.idle_workers + len(view.busy_until), view.load_rate, view.estimate)
+def _load(view: View) -> WorkersLoad:
+    return WorkersLoad(view.idle_workers + len(view.busy_until), view.load_rate, view.estimate)
 
 
-def _price(view: View, load: Load) -> float:
+def _price(view: View, load: WorkersLoad) -> float:
     """Return ``price``, the cost of idle time in rows; infinity at full load."""
     if load.rho >= 1:
         return math.inf
