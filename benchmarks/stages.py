@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.harness.cli import MarkdownFile, Only, exit_with, numbered, publish, reporting_failures
+from benchmarks.harness.cli import MarkdownFile, exit_with, publish, reporting_failures
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.sheets import Sheet, interval_text
 from uncork_loadtests.compare import alternate
@@ -77,7 +77,6 @@ SETTINGS = (
 def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 3.")] = 5.0,
-    only: Only = "",
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Compare overlapping stages with one and with two workers."""
@@ -86,7 +85,7 @@ def main(
     notes: list[str] = []
     faults: list[str] = []
     with reporting_failures("stages", progress=progress):
-        for setting in numbered(only, SETTINGS):
+        for setting in SETTINGS:
             os.environ |= setting.environment
             with contextlib.ExitStack() as stack, progress.status(str(setting)) as status:
                 plan = Plan(

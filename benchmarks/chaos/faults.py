@@ -124,20 +124,6 @@ def possible_faults(*, on_hosts: bool) -> dict[str, Fault]:
     return {name: fault for name, fault in FAULTS.items() if name not in impossible}
 
 
-def parse_faults(text: str, *, on_hosts: bool = False) -> tuple[Fault, ...]:
-    """Parse names separated by commas.
-
-    Raises:
-        ValueError: if a name is unknown.
-    """
-    names = [name.strip() for name in text.split(",")]
-    faults = possible_faults(on_hosts=on_hosts)
-    unknown = [name for name in names if name not in faults]
-    if unknown:
-        raise ValueError(f"unknown fault {unknown[0]!r}; known: {', '.join(faults)}")
-    return tuple(fault for name, fault in faults.items() if name in names)
-
-
 class Strike(NamedTuple):
     """One injection; its seed decides the details."""
 

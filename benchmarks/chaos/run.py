@@ -19,14 +19,14 @@ import uvloop
 from rich.console import Console
 
 from benchmarks.chaos import trends
-from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, parse_faults, plan_strikes, possible_faults
+from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, plan_strikes, possible_faults
 from benchmarks.chaos.gateway import Gateway
 from benchmarks.chaos.hosts import RemoteGateway, hosts_on_this_machine
 from benchmarks.chaos.other_service import configuration
 from benchmarks.chaos.report import Settings, findings, legend, page, sheet
 from benchmarks.chaos.stage import MAX_BODY_BYTES
 from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
-from benchmarks.harness.cli import MarkdownFile, exit_with, reporting_failures
+from benchmarks.harness.cli import MarkdownFile, choose, exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.paths import SERVICES
 from benchmarks.harness.sheets import output, show
@@ -46,9 +46,7 @@ _NAMES = ", ".join(FAULTS)
 def main(
     seconds: Annotated[float, typer.Option(min=2 * SETTLE_S, help="Seconds of load.")] = 300.0,
     seed: Annotated[int | None, typer.Option(help="Seed of the plan; by default a new one.")] = None,
-    faults: Annotated[
-        str | None, typer.Option(help=f"Of {_NAMES}, separated by commas; by default all.")
-    ] = None,
+    faults: Annotated[str, typer.Option(help=f"Of {_NAMES}, separated by commas; by default all.")] = "",
     rate: Annotated[float, typer.Option(min=1, help="Requests per second.")] = 1000.0,
     workers: Annotated[int, typer.Option(min=2, help="Worker processes.")] = 3,
     hosts: Annotated[
@@ -61,7 +59,8 @@ def main(
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Inject faults into a gateway under load; exit with 1 if an answer is lost or wrong."""
-    chosen = choose(faults, on_hosts=hosts > 0)
+    known = possible_faults(on_hosts=hosts > 0)
+    chosen = [known[name] for name in choose(faults or ",".join(known), [*known], what="fault")]
     settings = Settings(
         seconds=seconds,
         seed=randbelow(10_000) if seed is None else seed,
@@ -85,21 +84,7 @@ def main(
     exit_with(wrong, progress=progress)
 
 
-def choose(names: str | None, *, on_hosts: bool = False) -> tuple[Fault, ...]:
-    """Return the named faults, or all.
-
-    Raises:
-        typer.BadParameter: if a name is unknown.
-    """
-    if names is None:
-        return tuple(possible_faults(on_hosts=on_hosts).values())
-    try:
-        return parse_faults(names, on_hosts=on_hosts)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--faults") from error
-
-
-def run(settings: Settings, faults: tuple[Fault, ...], *, progress: Console) -> Trial:
+def run(settings: Settings, faults: Sequence[Fault], *, progress: Console) -> Trial:
     """Run the plan against a gateway.
 
     Raises:

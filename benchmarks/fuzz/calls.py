@@ -2,28 +2,22 @@
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
 from random import Random
 
 from benchmarks.chaos.streams import connected
 from benchmarks.fuzz.call_mutations import MutatedCall, mutated_call
 from benchmarks.fuzz.call_seeds import CallExample, CallSeed
+from benchmarks.fuzz.fuzzer import HANDLER_FAILED, Fuzzer
 from benchmarks.harness.grpc_wire import Answer, GrpcWire, WireFault, call_fields, listening, prefixed
 from benchmarks.harness.rounds import Tell
 from tests.gateway.grpc.http2.mutations import changed_frames, other_frames
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import ErrorCode
 from uncork_gateway.grpc.statuses import Code
-from uncork_loadtests.servers import BenchError
 
-HANDLER_FAILED = "the handler of API"
-"""Begins the error of a request whose handler raised, as handlers may."""
 LOT = 25
 """Calls on one connection."""
-_CONNECTIONS = 4
 _BOUND_S = 10.0
 _BROKEN_LOTS = 0.15
 _OTHER_FRAMES = 0.1
@@ -42,55 +36,16 @@ _RULES_OF_GRPC = re.compile(
 _LEAKS = re.compile(rb"internal error; error id|Traceback \(most|File \"")
 
 
-@dataclass(kw_only=True)
-class Found:
-    """The result for one example; over HTTP, a connection closed without an answer counts as status 0."""
+class CallFuzzer(Fuzzer):
+    """Sends mutated calls, a lot on each connection."""
 
-    statuses: Counter[int | str] = field(default_factory=Counter)
-    neighbours: int = 0
-    faults: list[str] = field(default_factory=list)
-
-
-class CallFuzzer:
-    """Sends mutated calls to a server over several connections; :attr:`found` is the result.
-
-    Args:
-        bound_s: time limit for the answers of a lot of calls, or the end of their connection.
-    """
+    what, lot, connections = "call", LOT, 4
 
     def __init__(
         self, name: str, port: int, example: CallExample, *, seed: int, tell: Tell, bound_s: float = _BOUND_S
     ) -> None:
-        self._name = name
-        self._port = port
+        super().__init__(name, port, seed=seed, tell=tell, bound_s=bound_s)
         self._example = example
-        self._seed = seed
-        self._tell = tell
-        self._bound_s = bound_s
-        self._expected: list[bytes] = []
-        self.found = Found()
-
-    async def run(self, numbers: Sequence[int]) -> None:
-        """Send the calls with these numbers.
-
-        Raises:
-            BenchError: if the example does not answer a valid call first.
-        """
-        good = await self._ask()
-        if good.status != Code.OK:
-            raise BenchError(f"{self._name} does not answer a valid call: {good}")
-        self._expected = good.messages
-        left = iter([list(lot) for _, lot in groupby(numbers, key=lambda number: number // LOT)])
-
-        async def send() -> None:
-            for lot in left:
-                await self._send(lot)
-                sent = sum(self.found.statuses.values())
-                self._tell(f"{self._name}: {sent:,} of {len(numbers):,}, {len(self.found.faults)} faults")
-
-        async with asyncio.TaskGroup() as connections:
-            for _ in range(_CONNECTIONS):
-                connections.create_task(send())
 
     async def _send(self, numbers: Sequence[int]) -> None:
         """Send a lot of calls, and check that the server answers a valid one afterwards."""
@@ -165,30 +120,29 @@ class CallFuzzer:
             else ""
         )
 
-    async def _check_neighbour(self, number: int) -> None:
-        self.found.neighbours += 1
-        fault = self._compared(f"the valid call after number {number}", await self._ask())
-        if fault:
-            self.found.faults.append(fault)
-
     def _compared(self, which: str, answer: Answer) -> str:
         """Return what is wrong with the answer to a valid call, or ""."""
-        try:
-            is_right = answer.status == Code.OK and answer.messages == self._expected
-        except WireFault as fault:
-            return f"{which}: {fault}"
-        return "" if is_right else f"{which} got {_described(answer)}"
+        content, said = _content(answer)
+        return "" if content == self._expected else f"{which} got {said}"
 
-    async def _ask(self) -> Answer:
-        """Return the answer to a valid call on a connection of its own."""
+    async def _ask(self) -> tuple[object, str]:
+        """Make a valid call on a connection of its own."""
         try:
             async with connected(self._port) as streams, listening(GrpcWire(streams)) as wire:
                 number, whole = _whole(self._example.seeds[0], wire)
                 wire.write(whole)
                 await _all_ended([wire.answers[number]], within_s=self._bound_s)
-                return wire.answers[number]
-        except OSError:
-            return Answer()
+                return _content(wire.answers[number])
+        except OSError as error:
+            return None, repr(error)
+
+
+def _content(answer: Answer) -> tuple[object, str]:
+    """Return the messages of an answer, None if it is not OK, and its description."""
+    try:
+        return answer.messages if answer.status == Code.OK else None, _described(answer)
+    except WireFault as fault:
+        return None, str(fault)
 
 
 async def _all_ended(answers: Sequence[Answer], *, within_s: float) -> None:

@@ -9,6 +9,7 @@ With --grpc, the requests are calls, and those of one connection must be sent to
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from random import Random
 from typing import Annotated
 
@@ -16,10 +17,10 @@ import typer
 import uvloop
 from rich.console import Console
 
-from benchmarks.chaos.gateway import BUG
 from benchmarks.chaos.streams import connected, read_reply
 from benchmarks.fuzz.call_seeds import CALL_EXAMPLES
-from benchmarks.fuzz.calls import HANDLER_FAILED, LOT, CallFuzzer, Found
+from benchmarks.fuzz.calls import LOT, CallFuzzer
+from benchmarks.fuzz.fuzzer import HANDLER_FAILED, Found, Fuzzer, faults_of
 from benchmarks.fuzz.mutations import mutated
 from benchmarks.fuzz.seeds import EXAMPLES, Example, Seed
 from benchmarks.harness.cli import choose, exit_with, reporting_failures
@@ -28,9 +29,8 @@ from benchmarks.harness.paths import ROOT
 from benchmarks.harness.rounds import Tell
 from benchmarks.harness.sheets import Sheet, output, show
 from uncork_loadtests.generator.http_reply import Reply, ReplyError
-from uncork_loadtests.servers import BenchError, Server, reserved_port, serve
+from uncork_loadtests.servers import reserved_port, serve
 
-_CONNECTIONS = 24
 # Then the client half-closes: some requests announce more than they send.
 _PATIENCE_S = 0.3
 _BOUND_S = 5.0
@@ -60,8 +60,7 @@ def main(
     with reporting_failures("fuzz", progress=progress):
         for name, numbers in _shares(range(first, first + requests), names, lot=LOT if grpc else 1).items():
             with progress.status(name) as status:
-                fuzz = _fuzz_calls if grpc else _fuzz
-                found = fuzz(name, numbers, seed=seed, tell=status.update)
+                found = _fuzz(name, numbers, over_grpc=grpc, seed=seed, tell=status.update)
             faults += [f"{name}: {fault}" for fault in found.faults]
             rows.append(_row(name, found))
     what, statuses = ("calls", "") if grpc else ("requests", " (0: closed)")
@@ -79,85 +78,36 @@ def _shares(numbers: range, names: Sequence[str], *, lot: int) -> Mapping[str, S
     return shares
 
 
-def _fuzz(name: str, numbers: Sequence[int], *, seed: int, tell: Tell) -> Found:
-    """Serve an example and send it the requests with these numbers."""
-    example = EXAMPLES[name]()
-    with serve(example.target, command=uncork_serve(ROOT / example.target, _OPTIONS)) as server:
-        fuzzer = Fuzzer(server, example, seed=seed, tell=tell)
+def _fuzz(name: str, numbers: Sequence[int], *, over_grpc: bool, seed: int, tell: Tell) -> Found:
+    """Serve an example and send it the requests, or calls, with these numbers."""
+    fuzzer: Fuzzer
+    with ExitStack() as stack:
+        options, target = dict(_OPTIONS), (CALL_EXAMPLES if over_grpc else EXAMPLES)[name]().target
+        if over_grpc:
+            options["--grpc-port"] = port = stack.enter_context(reserved_port())
+        server = stack.enter_context(serve(target, command=uncork_serve(ROOT / target, options)))
+        if over_grpc:
+            fuzzer = CallFuzzer(name, port, CALL_EXAMPLES[name](), seed=seed, tell=tell)
+        else:
+            fuzzer = RequestFuzzer(name, server.port, EXAMPLES[name](), seed=seed, tell=tell)
         uvloop.run(fuzzer.run(numbers))
-        fuzzer.found.faults += _faults_of(server)
+        fuzzer.found.faults += faults_of(server)
     return fuzzer.found
 
 
-def _fuzz_calls(name: str, numbers: Sequence[int], *, seed: int, tell: Tell) -> Found:
-    """Serve an example and send it the calls with these numbers."""
-    example = CALL_EXAMPLES[name]()
-    with reserved_port() as port:
-        command = uncork_serve(ROOT / example.target, {**_OPTIONS, "--grpc-port": port})
-        with serve(example.target, command=command) as server:
-            fuzzer = CallFuzzer(server.name, port, example, seed=seed, tell=tell)
-            uvloop.run(fuzzer.run(numbers))
-            fuzzer.found.faults += _faults_of(server)
-    return fuzzer.found
+class RequestFuzzer(Fuzzer):
+    """Sends mutated requests over HTTP, each on a connection of its own."""
 
-
-def _faults_of(server: Server) -> list[str]:
-    """Return whether a server has ended, and the lines of its log that indicate a bug."""
-    ended = server.exit_code()
-    faults = [f"the log says: {line}" for line in server.written().splitlines() if BUG.search(line)]
-    return faults if ended is None else [f"the gateway ended with {ended}", *faults]
-
-
-class Fuzzer:
-    """Sends mutated requests to a server over several connections; :attr:`found` is the result.
-
-    Args:
-        bound_s: time limit for an answer or the end of the connection.
-    """
+    what, lot, connections = "request", 1, 24
 
     def __init__(
-        self,
-        server: Server,
-        example: Example,
-        *,
-        seed: int,
-        tell: Tell,
-        bound_s: float = _BOUND_S,
+        self, name: str, port: int, example: Example, *, seed: int, tell: Tell, bound_s: float = _BOUND_S
     ) -> None:
-        self._bound_s = bound_s
-        self._port = server.port
-        self._name = server.name
+        super().__init__(name, port, seed=seed, tell=tell, bound_s=bound_s)
         self._example = example
-        self._seed = seed
-        self._tell = tell
-        self._expected = b""
-        self.found = Found()
 
-    async def run(self, numbers: Sequence[int]) -> None:
-        """Send the requests with these numbers.
-
-        Raises:
-            BenchError: if the example does not answer a valid request first.
-        """
-        good = await self._answer(whole(self._example.seeds[0]))
-        if good is None or good.status != 200:
-            raise BenchError(f"{self._name} does not answer a valid request: {good}")
-        self._expected = good.body
-        left = iter(numbers)
-        total = len(numbers)
-
-        async def send() -> None:
-            for number in left:
-                await self._send(number)
-                if sum(self.found.statuses.values()) % 500 == 0:
-                    sent = sum(self.found.statuses.values())
-                    self._tell(f"{self._name}: {sent:,} of {total:,}, {len(self.found.faults)} faults")
-
-        async with asyncio.TaskGroup() as connections:
-            for _ in range(_CONNECTIONS):
-                connections.create_task(send())
-
-    async def _send(self, number: int) -> None:
+    async def _send(self, numbers: Sequence[int]) -> None:
+        (number,) = numbers
         random = Random(f"{self._seed} {number}")
         request = mutated(self._example.draw(random), random)
         fault = ""
@@ -179,16 +129,12 @@ class Fuzzer:
         if number // len(EXAMPLES) % _NEIGHBOUR_EVERY == 0:
             await self._check_neighbour(number)
 
-    async def _check_neighbour(self, number: int) -> None:
-        """Check that a valid request still gets its answer."""
-        self.found.neighbours += 1
+    async def _ask(self) -> tuple[object, str]:
         try:
             reply = await self._answer(whole(self._example.seeds[0]))
         except (TimeoutError, ReplyError) as error:
-            self.found.faults.append(f"the valid request after number {number}: {error!r}")
-            return
-        if reply is None or (reply.status, reply.body) != (200, self._expected):
-            self.found.faults.append(f"the valid request after number {number} got {reply}")
+            return None, repr(error)
+        return reply.body if reply is not None and reply.status == 200 else None, str(reply)
 
     async def _answer(self, request: bytes, *, patience_s: float | None = None) -> Reply | None:
         """Return the first answer to some bytes; None if the connection was closed instead.

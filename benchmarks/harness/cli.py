@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -14,9 +14,6 @@ from uncork_loadtests.servers import BenchError, end_on_sigterm
 MarkdownFile = Annotated[
     Path | None, typer.Option("--markdown", help="Write the tables to this file, in Markdown.")
 ]
-
-Only = Annotated[str, typer.Option(help="Numbers of settings, separated by commas; by default all.")]
-T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -58,12 +55,6 @@ def choose(text: str, known: Sequence[str], *, what: str) -> list[str]:
     if not names:
         raise typer.BadParameter(f"no {what} is given; known: {', '.join(known)}")
     return [name for name in known if name in names]
-
-
-def numbered(only: str, settings: Sequence[T]) -> list[T]:
-    """Return the settings with these numbers, all without any; raise typer.BadParameter if one is unknown."""
-    by_number = {str(number): setting for number, setting in enumerate(settings, start=1)}
-    return [by_number[number] for number in choose(only or ",".join(by_number), [*by_number], what="setting")]
 
 
 def parse_counts(text: str) -> list[int]:

@@ -42,7 +42,6 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each way to each server.")] = 7,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each measurement.")] = 3.0,
     clients: Annotated[int, typer.Option(min=1, help="Closed-loop clients.")] = 64,
-    cache: Annotated[Path, typer.Option(help="Folder of the servers' environments.")] = CACHE,
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Measure servers of other projects, called directly and through the proxy; check all answers."""
@@ -54,18 +53,16 @@ def main(
         if "http" in protocols:
             choose_generator("wrk")
         settings = Settings(rounds=rounds, seconds=seconds, clients=clients)
-        findings = _measure(services, cache=cache, settings=settings, progress=progress)
-        _keep(findings, services=services, cache=cache, clients=clients, markdown_file=markdown_file)
+        findings = _measure(services, settings=settings, progress=progress)
+        _keep(findings, services=services, clients=clients, markdown_file=markdown_file)
     exit_with([fault for finding in findings for fault in faults(finding)], progress=progress)
 
 
-def _measure(
-    services: Sequence[Service], *, cache: Path, settings: Settings, progress: Console
-) -> list[Finding]:
+def _measure(services: Sequence[Service], *, settings: Settings, progress: Console) -> list[Finding]:
     findings = []
     with progress.status("") as status:
         for service in services:
-            findings.append(try_service(service, cache=cache, settings=settings, tell=status.update))
+            findings.append(try_service(service, settings=settings, tell=status.update))
             ratio = interval_text(findings[-1].ratio)
             progress.print(f"{service.name}: {ratio}", markup=False, highlight=False)
     return findings
@@ -75,13 +72,12 @@ def _keep(
     findings: Sequence[Finding],
     *,
     services: Sequence[Service],
-    cache: Path,
     clients: int,
     markdown_file: Path | None,
 ) -> None:
     versions: dict[str, str] = {}
     for project in dict.fromkeys(service.project for service in services):
-        versions |= Environment(folder=cache / project).versions(REQUIREMENTS[project])
+        versions |= Environment(folder=CACHE / project).versions(REQUIREMENTS[project])
     found = origin("scripts/bench interop proxy", versions=versions)
     table, console = sheet(findings, clients=clients), output()
     show(table, console=console, lines=[*_NOTES, *origin_lines(found)])

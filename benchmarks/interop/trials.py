@@ -11,6 +11,7 @@ import grpc
 
 from benchmarks.harness.environments import environment
 from benchmarks.harness.marks import ratio_interval
+from benchmarks.harness.paths import CACHE
 from benchmarks.harness.rounds import Round, Target, Tell, interleave, measure
 from benchmarks.harness.wrk import run_wrk
 from benchmarks.interop.catalogue import READY_PATH, REQUIREMENTS, Service, proxy_command
@@ -60,7 +61,7 @@ class Finding:
     """Requests per second through the proxy by those without it, round by round."""
 
 
-def try_service(service: Service, *, cache: Path, settings: Settings, tell: Tell) -> Finding:
+def try_service(service: Service, *, settings: Settings, tell: Tell) -> Finding:
     """Start a server and a proxy in front of it, check answers, and over HTTP measure in rounds.
 
     Raises:
@@ -70,7 +71,7 @@ def try_service(service: Service, *, cache: Path, settings: Settings, tell: Tell
     work = service.work(clients=settings.clients)
     tell(f"environment of {service.project}")
     requirements = [*REQUIREMENTS[service.project], *work.requirements]
-    made = environment(cache / service.project, requirements=requirements)
+    made = environment(CACHE / service.project, requirements=requirements)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tell(f"starting {service.name}")

@@ -106,13 +106,6 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 4.0,
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
-    with_texts: Annotated[
-        bool,
-        typer.Option(
-            "--texts/--no-texts",
-            help="Also measure texts of different lengths, which takes most of the time.",
-        ),
-    ] = True,
 ) -> None:
     """Measure batch times, cork against none, and padded batches, and print benchmarks/results/encoder.md."""
     progress = Console(stderr=True)
@@ -123,7 +116,7 @@ def main(
         comparisons = {
             count: _compare(setting, workers=count, rounds=rounds, tell=status.update) for count in counts
         }
-        cells = _padded(setting, rounds=rounds, tell=status.update) if with_texts else []
+        cells = _padded(setting, rounds=rounds, tell=status.update)
     typer.echo(_text(setting, agreement, times, comparisons, cells), nl=False)
     faults = [fault for each in comparisons.values() for fault in each.faults]
     exit_with([*faults, *(fault for cell in cells for fault in cell.faults)], progress=progress)
@@ -214,9 +207,7 @@ def _text(
         title = f"{plural(workers, 'worker')}, {plan.clients} clients"
         sheets.append(policies_sheet(comparison, title=title))
     sheets += map(cell_sheet, cells)
-    if cells:
-        paragraphs += padded_paragraphs(cells)
-    return PAGE.text(paragraphs=paragraphs, sheets=sheets)
+    return PAGE.text(paragraphs=[*paragraphs, *padded_paragraphs(cells)], sheets=sheets)
 
 
 def times_sheet(times: Times) -> Sheet:

@@ -26,7 +26,7 @@ from benchmarks.harness.sheets import output, show
 from benchmarks.harness.wrk import choose_generator
 from benchmarks.peers.catalogue import EMBEDDERS, PEERS, ModelPoint, Peer
 from benchmarks.peers.contest import Settings, WorkResult, compete
-from benchmarks.peers.entrants import Work, digits_work, embeddings_works, encoder_work, sleep_work
+from benchmarks.peers.entrants import Work, digits_work, embeddings_works, sleep_work
 from benchmarks.peers.report import Report, make_report, page, summary
 from benchmarks.peers.tables import point_sheet
 
@@ -40,13 +40,6 @@ def main(
     ] = "1,0.02;5,0.1;40,1",
     digits: Annotated[
         bool, typer.Option("--digits", help="Also the forest of the digits example, in a closed loop.")
-    ] = False,
-    encoder: Annotated[
-        bool,
-        typer.Option(
-            "--encoder",
-            help="Also a transformer encoder, in a closed loop; on a GPU if torch finds one.",
-        ),
     ] = False,
     embeddings: Annotated[
         bool,
@@ -89,7 +82,6 @@ def main(
         Literal["auto", "python", "wrk"],
         typer.Option(help="Generator of the closed loop; auto is wrk if it is installed."),
     ] = "auto",
-    cache: Annotated[Path, typer.Option(help="Folder of the peers' environments.")] = CACHE,
     markdown_file: MarkdownFile = None,
 ) -> None:
     """Compare Uncork with its peers, print tables, and judge the marks."""
@@ -109,7 +101,7 @@ def main(
             seconds=seconds,
             generator="python" if embeddings else choose_generator(load),
             apart=apart,
-            compiled=str(Environment(folder=cache / "compiled").python) if compiled else "",
+            compiled=str(Environment(folder=CACHE / "compiled").python) if compiled else "",
         )
         works = (
             embeddings_works(Path(folder))
@@ -117,10 +109,9 @@ def main(
             else [
                 *map(sleep_work, points),
                 *([digits_work()] if digits else []),
-                *([encoder_work()] if encoder else []),
             ]
         )
-        report = _measure(works, peers=chosen, cache=cache, settings=settings, progress=progress)
+        report = _measure(works, peers=chosen, settings=settings, progress=progress)
         if markdown_file is not None:
             markdown_file.write_text(page(report))
     exit_with([fault for result in report.results for fault in result.wrong], progress=progress)
@@ -157,7 +148,6 @@ def _measure(
     works: Sequence[Work],
     *,
     peers: Sequence[Peer],
-    cache: Path,
     settings: Settings,
     progress: Console,
 ) -> Report:
@@ -166,9 +156,9 @@ def _measure(
     groups = [[peer] for peer in peers] if settings.apart else [peers]
     for work, group in product(works, groups):
         with progress.status(work.name) as status:
-            results.append(compete(work, peers=group, cache=cache, settings=settings, tell=status.update))
+            results.append(compete(work, peers=group, settings=settings, tell=status.update))
         _show(results[-1], console=console)
-    report = make_report(results, peers=peers, cache=cache, settings=settings)
+    report = make_report(results, peers=peers, settings=settings)
     *sheets, last = summary(report)
     for sheet in sheets:
         show(sheet, console=console)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.harness.environments import Environment, environment
+from benchmarks.harness.environments import environment
+from benchmarks.harness.paths import CACHE
 from benchmarks.harness.report import OURS
 from benchmarks.harness.rounds import Round, Target, Tell, interleave
 from benchmarks.peers.catalogue import Peer
@@ -85,7 +86,7 @@ class Event:
     limit: float | None = None
 
 
-def compete(work: Work, *, peers: Sequence[Peer], cache: Path, settings: Settings, tell: Tell) -> WorkResult:
+def compete(work: Work, *, peers: Sequence[Peer], settings: Settings, tell: Tell) -> WorkResult:
     """Start Uncork and every setting of every peer, check their answers, and measure them.
 
     A peer that cannot be installed, does not start or breaks is left out.
@@ -99,7 +100,7 @@ def compete(work: Work, *, peers: Sequence[Peer], cache: Path, settings: Setting
         own = [ours(work)]
         if settings.compiled:
             own.append(ours(work, name=COMPILED, python=settings.compiled))
-        for entrant in [*own, *contest.entrants(peers, cache=cache, folder=folder)]:
+        for entrant in [*own, *contest.entrants(peers, folder=folder)]:
             contest.enter(entrant, stack=stack)
         commands = {name: shlex.join(each.server.command) for name, each in contest.present.items()}
         contest.check_under_load()
@@ -136,12 +137,6 @@ def events(work: Work, *, settings: Settings) -> list[Event]:
     return found
 
 
-def peer_environment(peer: Peer, *, work: Work, cache: Path) -> Environment:
-    """Return the environment of a peer with its model's requirements; raise BenchError if pip fails."""
-    requirements = [*peer.requirements, *work.requirements]
-    return environment(cache / peer.name, requirements=requirements, python=peer.python)
-
-
 @dataclass(kw_only=True)
 class Contest:
     """The entrants that are running, and the reasons why others are not."""
@@ -154,13 +149,14 @@ class Contest:
     wrong: list[str] = field(default_factory=list)
     last_words: dict[str, str] = field(default_factory=dict)
 
-    def entrants(self, peers: Sequence[Peer], *, cache: Path, folder: Path) -> list[Entrant]:
+    def entrants(self, peers: Sequence[Peer], *, folder: Path) -> list[Entrant]:
         """Return every setting of the peers that can be installed."""
         found = []
         for peer in peers:
             self.tell(f"environment of {peer.name}")
             try:
-                made = peer_environment(peer, work=self.work, cache=cache)
+                requirements = [*peer.requirements, *self.work.requirements]
+                made = environment(CACHE / peer.name, requirements=requirements, python=peer.python)
             except BenchError as error:
                 self.left_out.append(str(error))
             else:

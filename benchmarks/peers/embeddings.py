@@ -98,28 +98,29 @@ def make_encoder(folder: Path) -> None:
     (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
 
 
-def make_requests(folder: Path, name: str) -> tuple[list[list[str]], list[Vectors]]:
-    """Return the requests of this name with the model's answers, and save them for the load generator."""
-    random, words, texts = Random(2), _words(), REQUESTS[name]
-    rows = [[_text(random, words) for _ in range(texts)] for _ in range(_TEXTS // texts)]
-    answers = [_answer(folder, row) for row in rows]
-    pairs = [(write_texts(row), bytes(answer)) for row, answer in zip(rows, answers, strict=True)]
-    (folder / name).write_bytes(msgspec.msgpack.encode(pairs))
-    return rows, answers
+def make_requests(folder: Path) -> dict[str, tuple[list[list[str]], list[Vectors]]]:
+    """Return the requests of each name with the model's answers, and save them for the load generator."""
+    random, words = Random(2), _words()
+    texts = [_text(random, words) for _ in range(_TEXTS)]
+    vectors = _vectors(folder, texts)
+    found = {}
+    for name, count in REQUESTS.items():
+        parts = [slice(at, at + count) for at in range(0, _TEXTS, count)]
+        rows = [texts[part] for part in parts]
+        answers = [Vectors(msgspec.json.encode(_Response(vectors[part]))) for part in parts]
+        pairs = [(write_texts(row), bytes(answer)) for row, answer in zip(rows, answers, strict=True)]
+        (folder / name).write_bytes(msgspec.msgpack.encode(pairs))
+        found[name] = rows, answers
+    return found
 
 
 def one_text(number: int) -> tuple[bytes, Vectors]:
     """Return a request and its answer, in a process of the load generator."""
-    return _request("one_text", number)
+    return _saved("one_text")[number % _TEXTS]
 
 
 def many_texts(number: int) -> tuple[bytes, Vectors]:
-    return _request("many_texts", number)
-
-
-def _request(name: str, number: int) -> tuple[bytes, Vectors]:
-    pairs = _saved(name)
-    return pairs[number % len(pairs)]
+    return _saved("many_texts")[number % (_TEXTS // REQUESTS["many_texts"])]
 
 
 @cache
@@ -141,25 +142,11 @@ def _text(random: Random, words: Sequence[str]) -> str:
     return text
 
 
-def _answer(folder: Path, texts: Sequence[str]) -> Vectors:
-    return Vectors(msgspec.json.encode(_Response(data=[_vector(folder, text) for text in texts])))
-
-
-@cache
-def _vector(folder: Path, text: str) -> _Vector:
-    """Run the model on a text alone."""
-    import torch
-
-    tokenizer, model = _loaded(folder)
+def _vectors(folder: Path, texts: Sequence[str]) -> list[_Vector]:
+    """Run the model on each text alone."""
+    transformers, torch = map(import_module, ("transformers", "torch"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
     with torch.inference_mode():
-        mean = model(**tokenizer(text, return_tensors="pt")).last_hidden_state.mean(1)[0]
-    return _Vector(embedding=(mean / mean.norm()).tolist())
-
-
-@cache
-def _loaded(folder: Path) -> tuple[Any, Any]:
-    transformers = import_module("transformers")
-    return (
-        transformers.AutoTokenizer.from_pretrained(folder),
-        transformers.AutoModel.from_pretrained(folder).eval(),
-    )
+        means = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state.mean(1)[0] for text in texts]
+    return [_Vector((mean / mean.norm()).tolist()) for mean in means]

@@ -139,7 +139,7 @@ def encoder_work() -> Work:
         BenchError: if torch is not installed.
     """
     if importlib.util.find_spec("torch") is None:
-        raise BenchError("--encoder needs torch: pip install torch")
+        raise BenchError("the encoder needs torch: pip install torch")
     import torch
 
     from benchmarks.peers.servers.peer_model import VOCABULARY, load
@@ -167,11 +167,10 @@ def embeddings_works(folder: Path) -> list[Work]:
         raise BenchError("--embeddings needs torch and transformers; scripts/bench installs them")
     make_encoder(folder)
     os.environ[FOLDER] = str(folder)  # for the load generator
-    return [_embeddings_work(folder, name) for name in REQUESTS]
+    return [_embeddings_work(folder, name, *made) for name, made in make_requests(folder).items()]
 
 
-def _embeddings_work(folder: Path, name: str) -> Work:
-    rows, answers = make_requests(folder, name)
+def _embeddings_work(folder: Path, name: str, rows: list[list[str]], answers: list[Vectors]) -> Work:
     return Work(
         name=f"encoder, {plural(REQUESTS[name], 'text')} per request",
         model="encoder",

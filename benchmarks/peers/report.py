@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.harness.environments import Environment
+from benchmarks.harness.paths import CACHE
 from benchmarks.harness.report import Origin, markdown_page, origin
 from benchmarks.harness.sheets import Sheet
 from benchmarks.peers.catalogue import EMBEDDERS, PEERS, Peer
@@ -23,12 +23,10 @@ class Report:
     results: Sequence[WorkResult]
 
 
-def make_report(
-    results: Sequence[WorkResult], *, peers: Sequence[Peer], cache: Path, settings: Settings
-) -> Report:
+def make_report(results: Sequence[WorkResult], *, peers: Sequence[Peer], settings: Settings) -> Report:
     versions: dict[str, str] = {}
     for peer in peers:
-        found = Environment(folder=cache / peer.name)
+        found = Environment(folder=CACHE / peer.name)
         versions |= {f"{peer.name}: {name}": v for name, v in found.versions(peer.requirements).items()}
     others = [] if peers[0].name in EMBEDDERS else [peer for peer in PEERS.values() if not peer.chosen]
     notes = [f"{peer.name}: {peer.note}" for peer in dict.fromkeys([*peers, *others]) if peer.note]

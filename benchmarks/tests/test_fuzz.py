@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
-from benchmarks.fuzz.calls import Found
+from benchmarks.fuzz.fuzzer import Found
 from benchmarks.fuzz.mutations import mutated
-from benchmarks.fuzz.run import Fuzzer, whole
+from benchmarks.fuzz.run import RequestFuzzer, whole
 from benchmarks.fuzz.seeds import EXAMPLES, Example, Seed
 from tests.loadtests.fake_server import reply
-from uncork_loadtests.servers import BenchError, Server
+from uncork_loadtests.servers import BenchError
 
 ECHO = Example("echo", (Seed(b"POST", b"/", (), b"good"),))
 FINE = reply(b"fine")
@@ -64,8 +64,7 @@ def fuzzed(other: bytes, *, good: Iterable[bytes] = repeat(FINE)) -> Found:
         )
         async with listening:
             port = listening.sockets[0].getsockname()[1]
-            server = Server(name="fake", command=(), port=port, pid=0)
-            fuzzer = Fuzzer(server, ECHO, seed=1, tell=lambda doing: None, bound_s=0.5)
+            fuzzer = RequestFuzzer("fake", port, ECHO, seed=1, tell=lambda doing: None, bound_s=0.5)
             try:
                 await fuzzer.run(range(80))
             finally:

@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.fuzz.call_mutations import mutated_call
 from benchmarks.fuzz.call_seeds import CALL_EXAMPLES, CallExample, CallSeed
-from benchmarks.fuzz.calls import LOT, CallFuzzer, Found
+from benchmarks.fuzz.calls import LOT, CallFuzzer
+from benchmarks.fuzz.fuzzer import Found
 from benchmarks.harness.grpc_wire import GrpcWire
 from benchmarks.tests.chaos.grpc_server import Answer, ScriptedCall, scripted
 from tests.gateway.grpc.http2.peer import read_frames

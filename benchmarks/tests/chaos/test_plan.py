@@ -1,7 +1,6 @@
 """The plan of strikes depends on the seed only."""
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,17 +8,16 @@ from benchmarks.chaos.faults import (
     DRAIN,
     FAULTS,
     HOST,
-    KILL,
     PARTITION,
     POISON,
     RELOAD,
     SERVICES,
     STOP,
-    parse_faults,
     plan_strikes,
+    possible_faults,
 )
 from benchmarks.chaos.report import Settings
-from benchmarks.chaos.run import choose, row_ms
+from benchmarks.chaos.run import row_ms
 from benchmarks.chaos.trial import INJECTORS
 
 ALL = tuple(FAULTS.values())
@@ -39,16 +37,9 @@ def test_every_fault_that_returns_can_be_injected() -> None:
     assert set(INJECTORS) == set(FAULTS) - {DRAIN.name}
 
 
-def test_faults_are_chosen_by_name() -> None:
-    assert parse_faults("poison, kill,kill") == (KILL, POISON)
-    assert set(choose(None)) == set(ALL) - {HOST, PARTITION}
-    assert set(choose(None, on_hosts=True)) == set(ALL) - {RELOAD, SERVICES, STOP}
-    with pytest.raises(typer.BadParameter, match="unknown fault 'fire'; known: kill, stop"):
-        choose("kill,fire")
-    with pytest.raises(typer.BadParameter, match="unknown fault 'stop'"):
-        choose("stop", on_hosts=True)
-    with pytest.raises(typer.BadParameter, match="unknown fault 'host'"):
-        choose("host")
+def test_faults_fit_where_the_workers_are() -> None:
+    assert set(possible_faults(on_hosts=False).values()) == set(ALL) - {HOST, PARTITION}
+    assert set(possible_faults(on_hosts=True).values()) == set(ALL) - {RELOAD, SERVICES, STOP}
 
 
 @given(rate=st.floats(1.0, 2000.0), workers=st.integers(2, 16))
