@@ -100,9 +100,6 @@ class Times:
 
 def main(
     workers: Annotated[str, typer.Option(help="Numbers of workers, separated by commas.")] = "1,2",
-    gpus: Annotated[
-        str, typer.Option(help="As for serve: the GPUs that workers get in turn, if torch finds one.")
-    ] = "1",
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each policy.")] = 5,
     seconds: Annotated[float, typer.Option(min=1, help="Seconds of each, after a warm-up of 1.")] = 4.0,
     clients: Annotated[int, typer.Option(min=2, help="Closed-loop clients.")] = 64,
@@ -110,7 +107,7 @@ def main(
     """Measure batch times, cork against none, and padded batches, and print benchmarks/results/encoder.md."""
     progress = Console(stderr=True)
     counts = parse_counts(workers)
-    setting = _setting(gpus=gpus, clients=clients, seconds=seconds)
+    setting = _setting(clients=clients, seconds=seconds)
     with reporting_failures("encoder", progress=progress), progress.status("encoder") as status:
         agreement, times = _times(setting, largest=clients, tell=status.update)
         comparisons = {
@@ -122,7 +119,7 @@ def main(
     exit_with([*faults, *(fault for cell in cells for fault in cell.faults)], progress=progress)
 
 
-def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
+def _setting(*, clients: int, seconds: float) -> Setting:
     """Choose model and device, and set the environment variables of the servers."""
     # Imported here: it is slow, and tables need no torch.
     import onnxruntime
@@ -137,7 +134,7 @@ def _setting(*, gpus: str, clients: int, seconds: float) -> Setting:
         model=model,
         device=torch.cuda.get_device_name() if has_gpu else "the CPU",
         runtimes=["onnx", "torch"] if onnx_has_gpu == has_gpu else ["torch"],
-        options=["--gpus", gpus] if has_gpu else [],
+        options=["--gpus", "1"] if has_gpu else [],
         plan=Plan(
             url="http://service/",
             payload=Payload(bodies=model.bodies()),

@@ -25,7 +25,7 @@ from benchmarks.harness.report import origin_lines
 from benchmarks.harness.sheets import output, show
 from benchmarks.harness.wrk import choose_generator
 from benchmarks.peers.catalogue import EMBEDDERS, PEERS, ModelPoint, Peer
-from benchmarks.peers.contest import Settings, WorkResult, compete
+from benchmarks.peers.contest import Contest, Settings, compete
 from benchmarks.peers.entrants import Work, digits_work, embeddings_works, sleep_work
 from benchmarks.peers.report import Report, make_report, page, summary
 from benchmarks.peers.tables import point_sheet
@@ -152,7 +152,7 @@ def _measure(
     progress: Console,
 ) -> Report:
     console = output()
-    results: list[WorkResult] = []
+    results: list[Contest] = []
     groups = [[peer] for peer in peers] if settings.apart else [peers]
     for work, group in product(works, groups):
         with progress.status(work.name) as status:
@@ -166,7 +166,7 @@ def _measure(
     return report
 
 
-def _show(result: WorkResult, *, console: Console) -> None:
+def _show(result: Contest, *, console: Console) -> None:
     for point in result.points:
         show(point_sheet(point), console=console)
     lines = [f"$ {command}" for command in result.commands.values()]

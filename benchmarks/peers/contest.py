@@ -47,34 +47,12 @@ class Point:
     """The result for one model and one load."""
 
     work: str
-    load: str
-    connections: int | None
-    """Closed loop: number of clients."""
-    rate: float | None
-    """Open loop: requests per second."""
+    load: ClosedLoop | OpenLoop
     limit: float | None
     """Closed loop: requests per second that the model allows, if known."""
-    goal_s: float | None
-    """Open loop: latency goal."""
     rounds: Mapping[str, Sequence[Round | None]]
     """By entrant; None for a void round."""
     verdicts: Sequence[Verdict]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkResult:
-    """The result for one model."""
-
-    work: str
-    points: Sequence[Point]
-    commands: Mapping[str, str]
-    """By entrant; the port differs each time."""
-    left_out: Sequence[str]
-    """Entrants and rounds that could not be measured, with the reason."""
-    wrong: Sequence[str]
-    """Wrong answers, with their entrant."""
-    last_words: Mapping[str, str]
-    """Last output of each entrant that failed or had faults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +64,7 @@ class Event:
     limit: float | None = None
 
 
-def compete(work: Work, *, peers: Sequence[Peer], settings: Settings, tell: Tell) -> WorkResult:
+def compete(work: Work, *, peers: Sequence[Peer], settings: Settings, tell: Tell) -> "Contest":
     """Start Uncork and every setting of every peer, check their answers, and measure them.
 
     A peer that cannot be installed, does not start or breaks is left out.
@@ -102,17 +80,10 @@ def compete(work: Work, *, peers: Sequence[Peer], settings: Settings, tell: Tell
             own.append(ours(work, name=COMPILED, python=settings.compiled))
         for entrant in [*own, *contest.entrants(peers, folder=folder)]:
             contest.enter(entrant, stack=stack)
-        commands = {name: shlex.join(each.server.command) for name, each in contest.present.items()}
+        contest.commands = {name: shlex.join(each.server.command) for name, each in contest.present.items()}
         contest.check_under_load()
-        points = [contest.run(event) for event in events(work, settings=settings)]
-        return WorkResult(
-            work=work.name,
-            points=points,
-            commands=commands,
-            left_out=contest.left_out,
-            wrong=contest.wrong,
-            last_words=contest.last_words,
-        )
+        contest.points = [contest.run(event) for event in events(work, settings=settings)]
+        return contest
 
 
 def events(work: Work, *, settings: Settings) -> list[Event]:
@@ -139,15 +110,21 @@ def events(work: Work, *, settings: Settings) -> list[Event]:
 
 @dataclass(kw_only=True)
 class Contest:
-    """The entrants that are running, and the reasons why others are not."""
+    """The entrants of one model that are running, the reasons why others are not, and the results."""
 
     work: Work
     settings: Settings
     tell: Tell
     present: dict[str, Target] = field(default_factory=dict)
+    commands: dict[str, str] = field(default_factory=dict)
+    """By entrant; the port differs each time."""
+    points: list[Point] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    """Entrants and rounds that could not be measured, with the reason."""
     wrong: list[str] = field(default_factory=list)
+    """Wrong answers, with their entrant."""
     last_words: dict[str, str] = field(default_factory=dict)
+    """Last output of each entrant that failed or had faults."""
 
     def entrants(self, peers: Sequence[Peer], *, folder: Path) -> list[Entrant]:
         """Return every setting of the peers that can be installed."""
@@ -201,11 +178,8 @@ class Contest:
         )
         return Point(
             work=self.work.name,
-            load=load.title,
-            connections=load.connections if isinstance(load, ClosedLoop) else None,
-            rate=load.rate if isinstance(load, OpenLoop) else None,
+            load=load,
             limit=event.limit,
-            goal_s=load.goal_s if isinstance(load, OpenLoop) else None,
             rounds=rounds,
             verdicts=[verdict(mark, rounds, ours=OURS, limit=event.limit) for mark in event.marks],
         )

@@ -1,9 +1,11 @@
 """The kinds of load of the comparison, and whether an entrant keeps up."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from benchmarks.harness.rounds import Round, Target, measure
 from benchmarks.harness.wrk import run_wrk
+from benchmarks.peers.marks import Figure
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.samples import BEYOND
 from uncork_loadtests.servers import BenchError
@@ -33,6 +35,11 @@ class ClosedLoop:
     def title(self) -> str:
         return f"closed loop, {plural(self.connections, 'client')}"
 
+    @property
+    def figure(self) -> Figure:
+        """What matters most."""
+        return "p50" if self.connections == 1 else "requests_per_second"
+
     def measure(self, each: Target, *, turn: int) -> Round:
         """Put the load on one entrant; raise BenchError if entrant or generator fails."""
         plan = replace(each.plan, clients=self.connections, seconds=self.seconds, processes=self.processes)
@@ -47,6 +54,8 @@ class OpenLoop:
     """Mean requests per second."""
     goal_s: float
     seconds: float
+
+    figure: ClassVar[Figure] = "p99"
 
     @property
     def title(self) -> str:

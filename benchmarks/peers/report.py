@@ -8,7 +8,7 @@ from benchmarks.harness.paths import CACHE
 from benchmarks.harness.report import Origin, markdown_page, origin
 from benchmarks.harness.sheets import Sheet
 from benchmarks.peers.catalogue import EMBEDDERS, PEERS, Peer
-from benchmarks.peers.contest import Settings, WorkResult
+from benchmarks.peers.contest import Contest, Settings
 from benchmarks.peers.tables import beside_sheet, marks_sheet, point_sheet
 
 
@@ -20,10 +20,10 @@ class Report:
     settings: Settings
     notes: Sequence[str]
     """Notes on peers, including those that were not measured."""
-    results: Sequence[WorkResult]
+    results: Sequence[Contest]
 
 
-def make_report(results: Sequence[WorkResult], *, peers: Sequence[Peer], settings: Settings) -> Report:
+def make_report(results: Sequence[Contest], *, peers: Sequence[Peer], settings: Settings) -> Report:
     versions: dict[str, str] = {}
     for peer in peers:
         found = Environment(folder=CACHE / peer.name)

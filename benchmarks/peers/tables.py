@@ -7,7 +7,8 @@ from benchmarks.harness.marks import Bound
 from benchmarks.harness.report import OURS
 from benchmarks.harness.rounds import SOON_S, Round
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, text
-from benchmarks.peers.contest import Point, WorkResult
+from benchmarks.peers.contest import Contest, Point
+from benchmarks.peers.loads import OpenLoop
 from benchmarks.peers.marks import LIMIT, Figure, Mark, Verdict, less_is_better, values, verdict
 
 FIGURES: Mapping[Figure, str] = {
@@ -46,19 +47,18 @@ _RATE = _Column("req/s", lambda each: each.requests_per_second, 0)
 
 def point_sheet(point: Point) -> Sheet:
     """Tabulate the medians over the rounds, best entrant first, with the verdicts."""
-    figure: Figure = "p99" if point.rate else "p50" if point.connections == 1 else "requests_per_second"
     columns = [_RATE, *_LATENCIES, *_COSTS]
-    if point.rate:
+    if isinstance(point.load, OpenLoop):
         columns[1:1] = _SHARES
     elif point.limit:
         limit = point.limit
         columns[1:1] = [_Column("of limit %", lambda each: each.requests_per_second / limit, 1, 100)]
     rows = [
         [name, *_cells(point.rounds[name], columns), *_counts(point.rounds[name])]
-        for name in _order(point, figure=figure)
+        for name in _order(point, figure=point.load.figure)
     ]
     return Sheet(
-        title=f"{point.work}, 1 worker, {point.load}{_bounds(point)}",
+        title=f"{point.work}, 1 worker, {point.load.title}{_bounds(point)}",
         columns=["server", *(column.title for column in columns), "refused", "faults", "rounds"],
         rows=rows,
         notes=[verdict_line(each) for each in point.verdicts],
@@ -66,12 +66,12 @@ def point_sheet(point: Point) -> Sheet:
     )
 
 
-def marks_sheet(results: Sequence[WorkResult]) -> Sheet:
+def marks_sheet(results: Sequence[Contest]) -> Sheet:
     """Tabulate the marks of all models and loads."""
     rows = [
         [
             point.work,
-            point.load,
+            point.load.title,
             f"{FIGURES[each.mark.figure]} / {each.rival}",
             interval_text(each.ratio),
             str(each.rounds),
@@ -101,13 +101,13 @@ def marks_sheet(results: Sequence[WorkResult]) -> Sheet:
     )
 
 
-def beside_sheet(results: Sequence[WorkResult], *, figure: Figure) -> Sheet:
+def beside_sheet(results: Sequence[Contest], *, figure: Figure) -> Sheet:
     """Tabulate the ratio of our figure to each peer's best, by model and load."""
     found: dict[tuple[str, str], dict[str, Point]] = {}
     for point in (point for result in results for point in result.points):
         # The name of an entrant consists of its peer and its setting.
         for peer in {name.split()[0] for name in point.rounds if name != OURS}:
-            found.setdefault((point.work, point.load), {})[peer] = point
+            found.setdefault((point.work, point.load.title), {})[peer] = point
     peers = list(dict.fromkeys(peer for points in found.values() for peer in points))
     unit = " ms" if _SCALES[figure] == 1000 else ""
     return Sheet(
@@ -168,7 +168,7 @@ def _bound_text(bound: Bound | None) -> str:
 
 def _bounds(point: Point) -> str:
     limit = f", limit {point.limit:,.0f}/s" if point.limit else ""
-    return limit + (f", goal {point.goal_s * 1000:g} ms" if point.goal_s else "")
+    return limit + (f", goal {point.load.goal_s * 1000:g} ms" if isinstance(point.load, OpenLoop) else "")
 
 
 def _order(point: Point, *, figure: Figure) -> list[str]:

@@ -14,7 +14,6 @@ import pytest
 
 from benchmarks import gpu
 from benchmarks.harness.paths import ROOT
-from benchmarks.harness.rounds import Round
 from uncork_loadtests.servers import BenchError
 
 SCALE = gpu.Scale(on_gpu=False, rounds=1, seconds=0.5, processes=1, patience=100)
@@ -60,18 +59,6 @@ def test_a_part_ends_at_its_limit(capsys: pytest.CaptureFixture[str]) -> None:
 
     succeeded, [line] = printed(capsys, part, limit_s=0.001)
     assert (succeeded, line) == (False, "part|**failed**: OutOfTime: not done within 0 s")
-
-
-def test_ratios_are_those_of_rounds_to_the_first() -> None:
-    first, second = (
-        [Round(requests_per_second=rate, p50=0.002, p99=None) for rate in rates]
-        for rates in ((10, 20, 40), (20, 20, 60))
-    )
-
-    assert list(gpu._rows("1 client", {"one": first, "two": [*second[:2], None]})) == [
-        ["1 client, one", "20", "2.00", "-", "-", "", ""],
-        ["1 client, two", "20", "2.00", "-", "-", "1.50 (1.00 to 2.00)", ""],
-    ]
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ python mlserver_server.py --port 3000 --wait-ms 1 --model sleep
 
 import json
 import os
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -38,21 +37,14 @@ class Peer(MLModel):
         return InferenceResponse(model_name=self.name, outputs=outputs)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((peer_model.HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 if __name__ == "__main__":
     options = peer_model.options()
     in_process = "--in-process" in sys.argv
     folder = Path(tempfile.mkdtemp(prefix="peer-mlserver-"))
     server = {"host": peer_model.HOST, "http_port": options.port, "debug": False}
-    server |= {"grpc_port": options.grpc_port or _free_port(), "metrics_port": _free_port()}
-    server |= {"parallel_workers": 0 if in_process else 1, "environments_dir": str(folder)}
-    server |= {"metrics_endpoint": None} if in_process else {"metrics_dir": str(folder)}
+    server |= {"grpc_port": options.grpc_port or peer_model.free_port(), "environments_dir": str(folder)}
+    server |= {"metrics_port": peer_model.free_port(), "metrics_dir": str(folder)}
+    server |= {"parallel_workers": 0, "metrics_endpoint": None} if in_process else {"parallel_workers": 1}
     (folder / "settings.json").write_text(json.dumps(server))
     model: dict[str, object] = {"name": "peer", "implementation": f"{Path(__file__).stem}.Peer"}
     if in_process and options.model == "digits":

@@ -5,6 +5,7 @@ A model is one device: it runs one batch at a time, whatever threads its server 
 
 import argparse
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,14 @@ def options() -> argparse.Namespace:
     parser.add_argument("--wait-ms", type=float, default=0.0)
     parser.add_argument("--model", choices=tuple(MODELS), required=True)
     return parser.parse_known_args()[0]
+
+
+def free_port() -> int:
+    """Return a port for something that no client uses."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def load(name: str) -> Model:

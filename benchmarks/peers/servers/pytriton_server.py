@@ -2,7 +2,6 @@
 """PyTriton: Triton's own server and batcher in front of one Python process that runs the model."""
 
 import signal
-import socket
 import sys
 from types import FrameType
 from typing import NoReturn
@@ -12,13 +11,6 @@ import peer_model
 from pytriton.decorators import batch
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
 from pytriton.triton import Triton, TritonConfig
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((peer_model.HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
@@ -41,9 +33,9 @@ def main() -> None:
         http_address=peer_model.HOST,
         http_port=options.port,
         grpc_address=peer_model.HOST,
-        grpc_port=_free_port(),
+        grpc_port=peer_model.free_port(),
         metrics_address=peer_model.HOST,
-        metrics_port=_free_port(),
+        metrics_port=peer_model.free_port(),
     )
     batcher = DynamicBatcher(max_queue_delay_microseconds=round(options.wait_ms * 1000))
     with Triton(config=config) as triton:

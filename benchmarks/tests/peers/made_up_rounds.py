@@ -3,22 +3,24 @@
 from collections.abc import Sequence
 
 from benchmarks.harness.rounds import Round
-from benchmarks.peers.contest import Point, WorkResult
+from benchmarks.peers.catalogue import ModelPoint
+from benchmarks.peers.contest import Contest, Point, Settings
+from benchmarks.peers.entrants import sleep_work
+from benchmarks.peers.loads import ClosedLoop
 
 
-def result(**found: Sequence[Round | None]) -> WorkResult:
+def result(**found: Sequence[Round | None]) -> Contest:
     """The result of one model and one load; underscores in names of entrants are blanks."""
     point = Point(
         work="sleep",
-        load="64 clients",
-        connections=64,
-        rate=None,
+        load=ClosedLoop(connections=64, seconds=1.0, generator="wrk"),
         limit=None,
-        goal_s=None,
         rounds={name.replace("_", " "): each for name, each in found.items()},
         verdicts=[],
     )
-    return WorkResult(work="sleep", points=[point], commands={}, left_out=[], wrong=[], last_words={})
+    work = sleep_work(ModelPoint(intercept_ms=1, slope_ms=0.02))
+    settings = Settings(connections=[64], rates=[], rounds=3, seconds=1.0, generator="wrk")
+    return Contest(work=work, settings=settings, tell=print, points=[point])
 
 
 def rounds(**figures: Sequence[float | None]) -> list[Round]:

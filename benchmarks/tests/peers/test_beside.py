@@ -5,6 +5,8 @@ from __future__ import annotations
 from benchmarks.peers.tables import beside_sheet
 from benchmarks.tests.peers.made_up_rounds import result, rounds
 
+POINT = ("sleep", "closed loop, 64 clients")
+
 
 def test_a_row_has_the_ratio_to_each_peer_in_its_best_setting() -> None:
     fast = result(
@@ -21,8 +23,8 @@ def test_a_row_has_the_ratio_to_each_peer_in_its_best_setting() -> None:
     tails = beside_sheet([fast, slow], figure="p99")
 
     assert rates.columns == ["model", "load", "uncork", "fast", "slow"]
-    assert rates.rows == [["sleep", "64 clients", "250", "0.50 (0.50 .. 0.50)", "3.00 (3.00 .. 3.00)"]]
+    assert rates.rows == [[*POINT, "250", "0.50 (0.50 .. 0.50)", "3.00 (3.00 .. 3.00)"]]
     assert "above 1 is better" in rates.notes[0]
     assert tails.columns[2] == "uncork ms"
-    assert tails.rows == [["sleep", "64 clients", "10.0", "2.00 (2.00 .. 2.00)", "0.10 (0.10 .. 0.10)"]]
+    assert tails.rows == [[*POINT, "10.0", "2.00 (2.00 .. 2.00)", "0.10 (0.10 .. 0.10)"]]
     assert "below 1 is better" in tails.notes[0]
