@@ -118,28 +118,12 @@ def group_cells() -> list[Cell]:
     ]
 
 
-def group_clients_cells() -> list[Cell]:
-    """Return closed-loop cells of clients in groups that may not share a batch."""
-    cells = closed_cells(
-        models=((5.0, 0.1), (5.0, 0.5)), workers=(1, 2), clients=(16, 64), thinks_ms=(0.0,), noises=(0.1,)
-    )
-    return [replace(cell, groups=groups) for cell in cells for groups in (2, 8)]
-
-
-def group_goal_cells() -> list[Cell]:
-    """Return cells of one worker that cannot serve every group within the goal."""
-    cell = Cell(intercept_ms=20.0, slope_ms=0.2, noise_cv=0.1, goal_ms=300, load=1.0)
-    return [replace(cell, load=load, groups=groups) for load, groups in product((0.1, 0.4), (8, 64, 256))]
-
-
 SETS: dict[str, Callable[[], list[Cell]]] = {
     "count": count_cells,
     "open": open_cells,
     "clients": clients_cells,
     "goal": goal_cells,
     "groups": group_cells,
-    "group-clients": group_clients_cells,
-    "group-goal": group_goal_cells,
 }
 """Declared sets of cells by name."""
 

@@ -21,7 +21,7 @@ from benchmarks.harness.report import markdown_page, origin, origin_lines
 from benchmarks.harness.sheets import Sheet, interval_text, median_known, output, show, text
 from benchmarks.harness.wrk import choose_generator
 from benchmarks.interop.catalogue import POINT, REQUIREMENTS, SERVICES, Service
-from benchmarks.interop.trials import PROXY, Finding, Settings, Way, try_service
+from benchmarks.interop.trials import PROXY, Finding, Way, try_service
 
 _MOST_FAULTS = 5
 _NOTES = (
@@ -52,20 +52,16 @@ def main(
     with reporting_failures("interop", progress=progress):
         if "http" in protocols:
             choose_generator("wrk")
-        settings = Settings(rounds=rounds, seconds=seconds, clients=clients)
-        findings = _measure(services, settings=settings, progress=progress)
+        findings = []
+        with progress.status("") as status:
+            for service in services:
+                found = try_service(
+                    service, rounds=rounds, seconds=seconds, clients=clients, tell=status.update
+                )
+                findings.append(found)
+                progress.print(f"{service.name}: {interval_text(found.ratio)}", markup=False, highlight=False)
         _keep(findings, services=services, clients=clients, markdown_file=markdown_file)
     exit_with([fault for finding in findings for fault in faults(finding)], progress=progress)
-
-
-def _measure(services: Sequence[Service], *, settings: Settings, progress: Console) -> list[Finding]:
-    findings = []
-    with progress.status("") as status:
-        for service in services:
-            findings.append(try_service(service, settings=settings, tell=status.update))
-            ratio = interval_text(findings[-1].ratio)
-            progress.print(f"{service.name}: {ratio}", markup=False, highlight=False)
-    return findings
 
 
 def _keep(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -41,9 +41,9 @@ class Checked:
     """The result of all requests."""
 
     requests: int
-    wrong: Sequence[str] = ()
+    wrong: list[str] = field(default_factory=list)
     """The fault of each wrong answer."""
-    lost: Sequence[str] = ()
+    lost: list[str] = field(default_factory=list)
     """Why each lost request has no answer."""
 
 
@@ -74,18 +74,22 @@ async def check(target: str, *, dialect: Dialect, work: Work, clients: int) -> C
     Args:
         target: a URL, or the address of a gRPC server.
     """
-    asked = [questions(work, dialect=dialect, client=client) for client in range(clients)]
+    found, connect = Checked(requests=clients * _REQUESTS), _over_grpc if dialect.is_grpc else _over_http
+
+    async def ask(client: int) -> None:
+        for question in questions(work, dialect=dialect, client=client):
+            try:
+                status, answer = await senders[client](question.body)
+            except LostError as error:
+                found.lost.append(f"request {question.request_id} has no answer: {error}")
+                continue
+            if wrong := fault(question, dialect=dialect, status=status, answer=answer):
+                found.wrong.append(wrong)
+
     async with AsyncExitStack() as stack:
-        connect = _over_grpc if dialect.is_grpc else _over_http
         senders = [await stack.enter_async_context(connect(target, dialect)) for _ in range(clients)]
-        found = await asyncio.gather(
-            *(_ask(each, dialect=dialect, send=send) for each, send in zip(asked, senders, strict=True))
-        )
-    return Checked(
-        requests=sum(each.requests for each in found),
-        wrong=[fault for each in found for fault in each.wrong],
-        lost=[fault for each in found for fault in each.lost],
-    )
+        await asyncio.gather(*map(ask, range(clients)))
+    return found
 
 
 @asynccontextmanager
@@ -118,15 +122,3 @@ async def _over_grpc(address: str, dialect: Dialect) -> AsyncIterator[Send]:
                 return 500, f"{error.code().name}: {error.details()}".encode()
 
         yield send
-
-
-async def _ask(asked: Sequence[Question], *, dialect: Dialect, send: Send) -> Checked:
-    wrong, lost = [], []
-    for question in asked:
-        try:
-            status, answer = await send(question.body)
-        except LostError as error:
-            lost.append(f"request {question.request_id} has no answer: {error}")
-        else:
-            wrong.append(fault(question, dialect=dialect, status=status, answer=answer))
-    return Checked(requests=len(asked), wrong=[*filter(None, wrong)], lost=lost)

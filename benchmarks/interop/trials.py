@@ -25,16 +25,6 @@ _GRPC_READY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The user's choices."""
-
-    rounds: int
-    seconds: float
-    """Of each measurement."""
-    clients: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Way:
     """The measurements of a server on one way."""
 
@@ -61,14 +51,14 @@ class Finding:
     """Requests per second through the proxy by those without it, round by round."""
 
 
-def try_service(service: Service, *, settings: Settings, tell: Tell) -> Finding:
+def try_service(service: Service, *, rounds: int, seconds: float, clients: int, tell: Tell) -> Finding:
     """Start a server and a proxy in front of it, check answers, and over HTTP measure in rounds.
 
     Raises:
         WrongAnswerError: if the answer to a single request is wrong.
         BenchError: if a server does not start or answer.
     """
-    work = service.work(clients=settings.clients)
+    work = service.work(clients=clients)
     tell(f"environment of {service.project}")
     requirements = [*REQUIREMENTS[service.project], *work.requirements]
     made = environment(CACHE / service.project, requirements=requirements)
@@ -80,22 +70,23 @@ def try_service(service: Service, *, settings: Settings, tell: Tell) -> Finding:
         if service.dialect.is_grpc:
             addresses = _grpc_addresses(stack, command)
         else:
-            targets = _targets(stack, service, command, work, settings)
+            for name, each in _targets(stack, service, command, work).items():
+                targets[name] = replace(each, plan=replace(each.plan, clients=clients, seconds=seconds))
             addresses = {name: each.plan.url for name, each in targets.items()}
         checked = {}
         for name, address in addresses.items():
             tell(f"{service.name}: checking answers, {name}")
-            checking = check(address, dialect=service.dialect, work=work, clients=settings.clients)
+            checking = check(address, dialect=service.dialect, work=work, clients=clients)
             checked[name] = asyncio.run(checking)
-        rounds = interleave(
+        measured = interleave(
             targets,
-            rounds=settings.rounds,
+            rounds=rounds,
             # wrk takes little from the two cores that it shares with the servers; answers are checked before.
             measure=lambda name, _: measure(targets[name], load=run_wrk),
             tell=tell,
             title=service.name,
         )
-    return finding(service.name, checked=checked, rounds=rounds)
+    return finding(service.name, checked=checked, rounds=measured)
 
 
 def finding(
@@ -108,16 +99,14 @@ def finding(
 
 
 def _targets(
-    stack: contextlib.ExitStack, service: Service, command: Sequence[str], work: Work, settings: Settings
+    stack: contextlib.ExitStack, service: Service, command: Sequence[str], work: Work
 ) -> dict[str, Target]:
     """Run a server and a proxy in front of it, for requests over HTTP."""
     found = {}
     for name, ready_path in ((DIRECT, READY_PATH), (PROXY, "/readyz")):
         entrant = service.entrant(name, command=command, ready_path=ready_path)
-        target = stack.enter_context(running(entrant, work=work))
-        plan = replace(target.plan, clients=settings.clients, seconds=settings.seconds)
-        found[name] = replace(target, plan=plan)
-        command = proxy_command(target.server.url(""))
+        found[name] = stack.enter_context(running(entrant, work=work))
+        command = proxy_command(found[name].server.url(""))
     return found
 
 

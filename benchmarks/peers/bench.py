@@ -27,7 +27,7 @@ from benchmarks.harness.wrk import choose_generator
 from benchmarks.peers.catalogue import EMBEDDERS, PEERS, ModelPoint, Peer
 from benchmarks.peers.contest import Contest, Settings, compete
 from benchmarks.peers.entrants import Work, digits_work, embeddings_works, sleep_work
-from benchmarks.peers.report import Report, make_report, page, summary
+from benchmarks.peers.report import notes_on, origin_of, page, summary
 from benchmarks.peers.tables import point_sheet
 
 _CHOSEN = ",".join(name for name, peer in PEERS.items() if peer.chosen)
@@ -111,10 +111,15 @@ def main(
                 *([digits_work()] if digits else []),
             ]
         )
-        report = _measure(works, peers=chosen, settings=settings, progress=progress)
+        results = _measure(works, peers=chosen, settings=settings, progress=progress)
+        sheets, notes = summary(results, apart=apart), notes_on(chosen, settings)
+        of = origin_of(chosen)
+        for sheet in sheets:
+            lines = () if sheet is not sheets[-1] else (*notes, *origin_lines(of))
+            show(sheet, console=output(), lines=lines)
         if markdown_file is not None:
-            markdown_file.write_text(page(report))
-    exit_with([fault for result in report.results for fault in result.wrong], progress=progress)
+            markdown_file.write_text(page(sheets, results, notes=notes, of=of))
+    exit_with([fault for result in results for fault in result.wrong], progress=progress)
 
 
 def parse_points(text: str) -> list[ModelPoint]:
@@ -150,7 +155,7 @@ def _measure(
     peers: Sequence[Peer],
     settings: Settings,
     progress: Console,
-) -> Report:
+) -> list[Contest]:
     console = output()
     results: list[Contest] = []
     groups = [[peer] for peer in peers] if settings.apart else [peers]
@@ -158,12 +163,7 @@ def _measure(
         with progress.status(work.name) as status:
             results.append(compete(work, peers=group, settings=settings, tell=status.update))
         _show(results[-1], console=console)
-    report = make_report(results, peers=peers, settings=settings)
-    *sheets, last = summary(report)
-    for sheet in sheets:
-        show(sheet, console=console)
-    show(last, console=console, lines=[*report.notes, *origin_lines(report.origin)])
-    return report
+    return results
 
 
 def _show(result: Contest, *, console: Console) -> None:
