@@ -255,6 +255,7 @@ class Api:
             was_ahead=batch.is_ahead,
             prepare_s=prepare_s,
         )
+        self.model.measures.ran(mixed=batch.padded > 1.05 * sum(padded))
         needed_s = self.model.goal_lost()
         return None if needed_s is None else GoalOutOfReach(self.rules.name, self.rules.goal_s, needed_s)
 

@@ -166,12 +166,12 @@ class Measures:
         self._batches += 1
         total = size.rows if self.has_costs else size.size_bytes
         # Batches with less padding do not tell the measures apart.
-        is_mixed = abs(size.padded - total) > total * 0.05
+        is_padded = abs(size.padded - total) > total * 0.05
         if not self.compares and self._lengths_differ(size):
             self._tell_apart(size)
         # Without costs, empty bodies have no length to learn from.
         if self.compares and min(size[: len(self._by)]) > 0 and self._learns_lengths():
-            if is_mixed or not self.has_costs:
+            if is_padded or not self.has_costs:
                 self._compare(size, seconds)
             for place in range(1, len(self._by)):
                 self._by[place].observe(size[place], seconds)
@@ -179,8 +179,11 @@ class Measures:
             if rows and self._limit.observe(*rows, seconds):
                 self._limit_changed()
         self._by[_ROWS].observe(size.rows, seconds)
-        self.probes = not (self._is_shown or (self.probes and is_mixed))
         self._update()
+
+    def ran(self, *, mixed: bool) -> None:
+        """Note that a batch ran: after one that mixed lengths, the next one keeps them apart."""
+        self.probes = not (self._is_shown or (self.probes and mixed))
 
     def observe_profile(self, chunks: Sequence[tuple[float, float]]) -> None:
         """Learn from (rows or cost, seconds) of batches without padding that were run as a measurement.

@@ -136,8 +136,8 @@ def test_bytes_do_not_count_if_nothing_shows_that_they_do(seed: int) -> None:
 
 def test_after_a_batch_of_mixed_lengths_the_next_one_keeps_them_apart() -> None:
     measures, probes = with_costs(), []
-    for padded in (10, 30, 30, 30, 10, 30):
-        measures.observe(BatchSize(10, padded), 0.1)
+    for mixed in (False, True, True, True, False, True):
+        measures.ran(mixed=mixed)
         probes.append(measures.probes)
     assert probes == [True, False, True, False, True, False]
 
