@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-Act = Literal["", "raise", "raise late", "die"]
+Act = Literal["", "raise", "die"]
 """What a row makes the handler do instead of answering."""
 
 _HEAD = (

@@ -259,12 +259,3 @@ def call_fields(path: bytes, *more: Header) -> list[Header]:
 def prefixed(message: bytes, *, flag: int = 0) -> bytes:
     """Return a message with its prefix; flag 1 says that it is compressed."""
     return _PREFIX.pack(flag, len(message)) + message
-
-
-def data_frames(number: int, data: bytes, *, ends: bool) -> bytes:
-    """Return DATA frames, in as many as their size takes."""
-    written, rest = b"", data
-    while len(rest) > frames.MAX_FRAME_BYTES:
-        written += frames.frame(frames.DATA, 0, number, rest[: frames.MAX_FRAME_BYTES])
-        rest = rest[frames.MAX_FRAME_BYTES :]
-    return written + frames.frame(frames.DATA, frames.END_STREAM if ends else 0, number, rest)

@@ -25,6 +25,4 @@ class Chaos(Service):
         if "raise" in acts:
             raise RuntimeError("a poisoned row")
         time.sleep((self.fixed_ms + self.row_ms * len(rows)) / 1000)
-        if "raise late" in acts:
-            raise RuntimeError("a row that is poison to the last step")
         return [right_answer(row) for row in rows]

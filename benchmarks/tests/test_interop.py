@@ -164,6 +164,12 @@ def ask(handler: Handler) -> Checked:
     return asyncio.run(run())
 
 
+def test_the_ratio_is_through_the_proxy_to_direct() -> None:
+    ratio = found().ratio
+    assert ratio is not None
+    assert ratio.median == 4
+
+
 def test_a_wrong_answer_is_a_fault_on_either_way_and_a_lost_one_behind_the_proxy() -> None:
     wrong, lost = Checked(requests=10, wrong=["w"]), Checked(requests=10, lost=["gone"])
 

@@ -18,7 +18,6 @@ from benchmarks.harness.grpc_wire import (
     Header,
     WireFault,
     call_fields,
-    data_frames,
     listening,
     prefixed,
 )
@@ -189,7 +188,8 @@ def _send(
     """Send a call, or its head and the first part of its message; returns the stream."""
     stage.ledger.send(question, time.monotonic(), own=fault)
     number, head = wire.head(call_fields(PATHS[question.kind].encode(), *more))
-    message = data_frames(number, prefixed(question.request), ends=True)
+    message = b"".join(frames.data_frames(number, prefixed(question.request)))
+    message += frames.frame(frames.DATA, frames.END_STREAM, number)
     wire.write(head + message[: int(len(message) * share)])
     return number
 
