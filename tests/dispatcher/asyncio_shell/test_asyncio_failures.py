@@ -294,3 +294,17 @@ async def test_requests_of_one_caller_that_are_displaced_together_are_one_refusa
     assert await outcomes([*running, first]) == ["X", "W"]
     assert [str(error) for error in together.errors] == ["request shed: displaced; retry after 1.0 s"]
     assert [line[2] for line in log.lines if line[0] == "shed"] == ["displaced"]
+
+
+async def test_parts_that_wait_fill_the_queue() -> None:
+    shell = dispatcher(Workers(), ApiRules(name="a", max_queue_rows=2))
+    assert shell.parts_in_turn("a", rows=1) == (1, 1)
+    running = calls(shell, "x")
+    await asyncio.sleep(0.01)
+    running += calls(shell, "y")
+    await asyncio.sleep(0)
+    shell.reserve("a", rows=2, size_bytes=0)
+    with pytest.raises(RequestShed):
+        await shell.call("a", "z")
+    shell.reserve("a", rows=-2, size_bytes=0)
+    assert await outcomes([*running, *calls(shell, "z")]) == ["X", "Y", "Z"]
