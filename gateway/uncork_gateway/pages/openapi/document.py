@@ -33,8 +33,9 @@ _TIMEOUT = {
 _REQUEST_ID = {
     "name": "X-Request-Id",
     "in": "header",
-    "description": "Names the request in its response and in logs. Without it, the gateway makes one.",
-    "schema": {"type": "string", "maxLength": LONGEST_REQUEST_ID},
+    "description": "Names the request in its response and in logs. If it is missing, or has more than "
+    f"{LONGEST_REQUEST_ID} characters, the gateway makes one.",
+    "schema": {"type": "string"},
 }
 _KEYS: Schema = {
     "ApiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
