@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from uncork_gateway.codecs.base import Marshalled, Part
 from uncork_gateway.codecs.cost import NO_COST, Cost
 from uncork_gateway.codecs.csv import lines_of
 from uncork_gateway.protocols.raw_json import elements
-from uncork_gateway.protocols.tensors import Tensor, split_rows
+from uncork_gateway.protocols.tensors import Tensor, pick_rows
 from uncork_workers.wire.forms import ColumnsForm, Form, ListForm, TableForm, TensorForm
 from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import join_columns, split_columns
@@ -34,43 +34,61 @@ def part_of(whole: Marshalled, rows: Sequence[int], payload: Marshalled, *, grou
 
 
 def divided(payload: Marshalled, count: int) -> Marshalled:
-    """Return a request in ``count`` parts of consecutive rows, or one for each row if it has fewer."""
+    """Return a request in up to ``count`` parts, and never more than it has rows.
+
+    If rows have costs, rows of similar cost are together, because many models pad to the longest, and parts
+    cost about the same.
+    """
     count = min(count, payload.rows)
-    if count < 2:
+    groups = _groups(payload.rows, payload.cost.of_rows, count)
+    if len(groups) < 2:
         return payload
-    ends = [payload.rows * number // count for number in range(count + 1)]
-    counts = [end - start for start, end in pairwise(ends)]
     parts = []
-    for (start, end), body in zip(pairwise(ends), _cut(payload.body, payload.form, counts), strict=True):
-        of_rows = payload.cost.of_rows[start:end]
+    for rows, body in zip(groups, _pick(payload.body, payload.form, payload.rows, groups), strict=True):
+        of_rows = [payload.cost.of_rows[row] for row in rows] if payload.cost.of_rows else ()
         cost = Cost(sum(of_rows), max(of_rows), of_rows) if of_rows else NO_COST
-        some = replace(payload, body=body, rows=end - start, cost=cost)
-        parts.append(part_of(payload, range(start, end), some, group=payload.group))
+        some = replace(payload, body=body, rows=len(rows), cost=cost)
+        parts.append(part_of(payload, rows, some, group=payload.group))
     return replace(payload, parts=parts)
 
 
-def _cut(body: bytes, form: Form, counts: Sequence[int]) -> list[bytes]:
-    """Cut a body into bodies with ``counts`` rows each."""
+def _groups(rows: int, of_rows: Sequence[float], count: int) -> list[Sequence[int]]:
+    """Return the numbers of the rows of each part."""
+    if not of_rows:
+        ends = [rows * number // count for number in range(count + 1)] if count else []
+        return [range(start, end) for start, end in pairwise(ends)]
+    each = sum(of_rows) / max(1, count)
+    groups: list[list[int]] = [[]]
+    filled = 0.0
+    for row in sorted(range(rows), key=of_rows.__getitem__):
+        if groups[-1] and filled + of_rows[row] / 2 > each * len(groups):
+            groups.append([])
+        groups[-1].append(row)
+        filled += of_rows[row]
+    return [*groups]
+
+
+def _pick(body: bytes, form: Form, count: int, groups: Sequence[Sequence[int]]) -> list[bytes]:
+    """Return a body with the rows of each group, from a body with ``count`` rows."""
     match form:
         case TensorForm(datatype, shape) | ListForm(datatype, shape):
             tensor = Tensor(
                 name="",
                 datatype=datatype,
-                shape=(sum(counts), *shape),
+                shape=(count, *shape),
                 form="binary" if isinstance(form, TensorForm) else "flat",
                 data=body,
             )
-            return [piece.data for piece in split_rows(tensor, counts)]
+            return [piece.data for piece in pick_rows(tensor, groups)]
         case ColumnsForm(columns):
             bodies = zip(columns, split_columns(body), strict=True)
-            cut = [_cut(column, each, counts) for (_, each), column in bodies]
-            return [join_columns(pieces) for pieces in zip(*cut, strict=True)]
+            picked = [_pick(column, each, count, groups) for (_, each), column in bodies]
+            return [join_columns(pieces) for pieces in zip(*picked, strict=True)]
         case TableForm():
             separator, rows = b"", lines_of(body)
         case _:
             separator, rows = b",", [bytes(row) for row in elements(Raw(b"[%b]" % body))]
-    left = iter(rows)
-    return [separator.join(islice(left, count)) for count in counts]
+    return [separator.join([rows[row] for row in group]) for group in groups]
 
 
 def _in_whole(whole: Marshalled, rows: Sequence[int], asked: Marshalled, place: RowPath) -> str:

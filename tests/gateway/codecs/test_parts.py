@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -85,6 +86,24 @@ def test_each_part_is_the_request_with_its_rows(kind: str, count: int) -> None:
 def test_one_part_is_the_request(rows: int, count: int) -> None:
     whole = READ["json"](range(rows))
     assert divided(whole, count) is whole
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=20), st.integers(2, 6))
+def test_rows_of_similar_cost_are_together(lengths: list[int], count: int) -> None:
+    """And no part costs more than its share by more than half of its longest row, if it has several."""
+    codec = make_codec({"kind": "json"}, "bytes")
+    whole = codec.marshal([msgspec.json.encode("x" * length) for length in lengths])
+    parts = divided(whole, count).parts
+    costs = [list(part.payload.cost.of_rows) for part in parts]
+    assert len(parts) <= count
+    assert list(chain(*costs)) == sorted(chain(*costs))
+    assert sorted(row for part in parts for row in part.rows) == list(range(len(lengths)) if parts else [])
+    for part in parts:
+        texts = json.loads(b"[%b]" % part.payload.body)
+        assert [len(text) for text in texts] == [lengths[row] for row in part.rows]
+    assert whole.cost.total is not None
+    for part, cost in zip(parts, costs, strict=True):
+        assert len(part.rows) == 1 or sum(cost) <= whole.cost.total / count + max(cost)
 
 
 def test_errors_name_the_row_of_the_whole_request() -> None:
