@@ -34,10 +34,11 @@ def part_of(whole: Marshalled, rows: Sequence[int], payload: Marshalled, *, grou
 
 
 def divided(payload: Marshalled, count: int) -> Marshalled:
-    """Return a request in up to ``count`` parts, and never more than it has rows.
+    """Return a request in ``count`` parts, or one for each row if it has fewer.
 
-    If rows have costs, rows of similar cost are together, because many models pad to the longest, and parts
-    cost about the same.
+    If rows have costs, rows of similar cost are together, because many models pad to the longest. Parts then
+    cost about the same, but none has more than twice the average number of rows, in case that their number
+    matters too; so there may be half as many again.
     """
     count = min(count, payload.rows)
     groups = _groups(payload.rows, payload.cost.of_rows, count)
@@ -57,12 +58,14 @@ def _groups(rows: int, of_rows: Sequence[float], count: int) -> list[Sequence[in
     if not of_rows:
         ends = [rows * number // count for number in range(count + 1)] if count else []
         return [range(start, end) for start, end in pairwise(ends)]
-    each = sum(of_rows) / max(1, count)
+    each, most_rows = sum(of_rows) / max(1, count), 2 * rows / max(1, count)
     groups: list[list[int]] = [[]]
-    filled = 0.0
+    filled, end = 0.0, each
     for row in sorted(range(rows), key=of_rows.__getitem__):
-        if groups[-1] and filled + of_rows[row] / 2 > each * len(groups):
+        is_full = filled + of_rows[row] / 2 > end
+        if groups[-1] and (is_full or len(groups[-1]) + 1 > most_rows):
             groups.append([])
+            end += each if is_full else 0.0
         groups[-1].append(row)
         filled += of_rows[row]
     return [*groups]
