@@ -123,7 +123,8 @@ class Dispatcher:
         ``expires_at`` is when the client gives up; it can only make the deadline earlier. ``source``
         identifies the client. If the API is ``fair``, each ``flow`` gets an equal share. With ``bulk``, the
         request belongs to the API's second class, if it has one. One that ``follows`` is a later part of a
-        request that was accepted: it is not refused on arrival.
+        request that was accepted: it is not refused on arrival, and later only if its client's time passes or
+        there are no workers.
         """
         wakeup = self._wakeup
         self._advance(now)
@@ -150,6 +151,7 @@ class Dispatcher:
             source,
             flow,
             bulk,
+            follows,
         )
         if self._slots.launches.on_demand and not self._slots.workers:
             self._pending_actions.append(WorkerWanted())

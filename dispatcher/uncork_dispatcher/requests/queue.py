@@ -39,13 +39,14 @@ class Entry:
         source: the client, for the forecast of returns; None if unknown.
         flow: the flow that shares a fair queue with others.
         bulk: True if it belongs to the second class of its API.
+        follows: True for a later part of a request that was accepted: no prediction sheds it.
         batch: the number of the batch with which it ran last; 0 before.
         state: where the request is, or how it ended.
     """
 
     __slots__ = (
         *("number", "request", "arrival", "rows", "size_bytes", "deadline", "expires_at", "queue"),
-        *("count", "longest", "length", "padded", "source", "flow", "bulk", "batch", "state"),
+        *("count", "longest", "length", "padded", "source", "flow", "bulk", "follows", "batch", "state"),
     )
 
     def __init__(
@@ -62,6 +63,7 @@ class Entry:
         source: Hashable = None,
         flow: Hashable = None,
         bulk: bool = False,
+        follows: bool = False,
     ) -> None:
         self.number = number
         self.request = request
@@ -75,6 +77,7 @@ class Entry:
         self.source = source
         self.flow = flow
         self.bulk = bulk
+        self.follows = follows
         self.batch = 0
         self.state = _QUEUED
 

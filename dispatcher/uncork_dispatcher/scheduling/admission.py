@@ -164,6 +164,7 @@ class Admission:
             return limit, []
         entries = queue.by_urgency()
         most_skipped = queue.skippable(entries, rows=most, goal_s=api.rules.goal_s)
+        most_skipped = next((at for at in range(most_skipped) if entries[at].follows), most_skipped)
         if mixes:
             choice = largest_mixed_batch(
                 entries,
@@ -192,11 +193,12 @@ class Admission:
         wait past their deadline, because they may have run on the last worker. If it is known when a worker
         is due, requests that it cannot answer in time are shed at once.
 
-        No prediction sheds requests whose worker was lost: they were accepted, and are late without fault.
+        No prediction sheds requests whose worker was lost, or later parts of a request: they were accepted,
+        and are late without fault.
         """
         slots, retry = self._slots, entry.queue.retry
         if slots.workers:
-            predicts = retry is None and self._api.model.can_predict(0)
+            predicts = retry is None and not entry.follows and self._api.model.can_predict(0)
             return self._last_start(entry) if predicts else math.inf
         at = no_workers_since + self._api.rules.timeout_s
         if retry is not None:

@@ -11,6 +11,7 @@ from tests.dispatcher.driver import core_with, entry, next_worker, poll_all, run
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.learning.estimator import Estimate
+from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduling.admission import Admission, backlog_finish
@@ -259,3 +260,35 @@ def test_what_follows_is_accepted_while_draining() -> None:
     core.drain(now=0.0)
     assert core.submit("new", api="a", now=0.0) is not None
     assert core.submit("follows", api="a", follows=True, now=0.0) is None
+
+
+def test_no_prediction_sheds_what_follows() -> None:
+    """Batches of 1 s, one row each; the goal is 2 s. A new request is shed, an accepted one waits."""
+    core = core_with(ApiRules(name="a", goal_s=2.0, max_batch_rows=1))
+    now = teach(core, 1.0)
+    for request in range(5):
+        assert core.submit(request, api="a", follows=True, now=now) is None
+    assert core.submit("new", api="a", now=now) is not None
+    ran: list[object] = []
+    while len(ran) < 5:
+        [start] = core.poll(now)
+        assert isinstance(start, Batch)
+        assert core.poll(now) == []
+        ran += start.requests
+        now += 1.0
+        core.batch_done(start.number, status="worked", now=now)
+    assert ran == [0, 1, 2, 3, 4]
+
+
+def test_what_follows_is_not_shed_to_make_a_batch_larger() -> None:
+    """A batch takes 3 s instead of 1 s, so the part behind it is late, and keeps a batch of others small."""
+    core = core_with(ApiRules(name="a", goal_s=2.2, max_batch_rows=8))
+    core.profile("a", 0, [(rows, 1.0) for rows in (1, 4, 8)] * 10, now=0.0)
+    now = teach(core, 1.0)
+    slow = start_one(core, 0, now=now)
+    assert core.submit("part", api="a", follows=True, now=now) is None
+    for other in range(1, 8):
+        assert core.submit(other, api="a", now=now + 2.9) is None
+    core.batch_done(slow.number, status="worked", now=now + 3.0)
+    ran = [request for start in starts(poll_all(core, now + 3.0)) for request in start.requests]
+    assert "part" in ran
