@@ -1,4 +1,4 @@
-"""Interactive requests beside bulk on a real gateway: with classes, in one queue, and as two APIs.
+"""Interactive requests with bulk on a real gateway: with classes, in one queue, and as two APIs.
 
     scripts/bench classes-live --rounds 3
 
@@ -66,7 +66,7 @@ def main(
         for name, of in found.items()
     ]
     columns = ["way", "p50 ms", "p99 ms", "in goal %", "bulk rows/s"]
-    sheet = Sheet(title="Interactive requests beside bulk, and in groups", columns=columns, rows=rows)
+    sheet = Sheet(title="Interactive requests with bulk, and in groups", columns=columns, rows=rows)
     publish([sheet], markdown_file=markdown_file)
     exit_with(faults, progress=progress)
 

@@ -75,7 +75,7 @@ Part = Callable[[Scale], Iterator[Row]]
 
 
 def results(scale: Scale) -> Iterator[Row]:
-    """Return results on the GPU in every form, alone and in batches: they must equal those of NumPy."""
+    """Return results on the GPU in every form, alone and in batches: NumPy must compute the same."""
     bodies = [msgspec.json.encode([float(n * k % 5) for k in range(8)]) for n in range(32)]
     with _serving(f"{SERVICE}:Results", scale) as server:
         targets = {form: _target(server, bodies, path=f"/{form}") for form in _FORMS}
