@@ -364,9 +364,13 @@ class Dispatcher:
         self._tick(now)
         if now < self._wakeup:
             return []
-        abandoned = self._give_up_overdue(now) if now >= self._slots.next_timeout else []
-        actions: list[Action] = [*self._pending_actions, *abandoned]
+        actions: list[Action] = [*self._pending_actions]
         self._pending_actions.clear()
+        if now >= self._slots.next_timeout:
+            actions += self._give_up_overdue(now)
+            # Requests that may not run again are lost with the abandoned worker.
+            actions += self._pending_actions
+            self._pending_actions.clear()
         self._wakeup = min(self._scheduler.schedule(actions, now), self._slots.next_timeout)
         return actions
 

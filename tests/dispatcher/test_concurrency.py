@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.driver import core_with, done, poll_all, starts, submit_all
-from uncork_dispatcher.actions import Abandon
+from uncork_dispatcher.actions import Abandon, Lost
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.rules import ApiRules, SettingError
@@ -83,6 +83,14 @@ def test_a_batch_past_its_timeout_costs_the_others_their_worker_only() -> None:
     assert poll_all(core, 3.0) == [Abandon(late, [other])]
     core.worker_ready(1, now=3.1)
     assert [start.requests for start in starts(poll_all(core, 3.1))] == [(2,)]
+
+
+def test_what_is_lost_with_an_abandoned_worker_follows() -> None:
+    """The driver learns first that the worker is gone, then of the request that may not run again."""
+    core = core_with(FETCH, ApiRules(name="once", policy="none", goal_s=1000.0, idempotent=False))
+    [late] = submit(core, 1)
+    [other] = submit(core, 2, api="once", now=1.0)
+    assert poll_all(core, 3.0) == [Abandon(late, [other]), Lost(2)]
 
 
 def test_workers_lost_to_other_batches_do_not_count() -> None:
