@@ -137,8 +137,8 @@ class FairQueue(RequestQueue):
         for place, entry in enumerate(entries):
             is_patient = entry.expires_at - entry.arrival >= goal_s
             if is_patient and self._flows[entry.flow].rows <= share:
-                return place
-        return len(entries)
+                return super().skippable(entries[:place], rows=rows, goal_s=goal_s)
+        return super().skippable(entries, rows=rows, goal_s=goal_s)
 
     def displaced(self, flow: Hashable, more: Load, *, over: Load, limits: Load) -> list[Entry]:
         """Return the requests to shed so that ``flow`` can queue ``more``, now ``over`` the limits.

@@ -222,8 +222,11 @@ class RequestQueue:
         return rows - later_rows, requests - later
 
     def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
-        """Return how many of ``entries``, most urgent first, may be shed to fill a batch: here all."""
-        return len(entries)
+        """Return how many of ``entries``, most urgent first, may be shed to fill a batch.
+
+        Here those before the first that ``follows``, which was accepted with the rest of its request.
+        """
+        return next((place for place, entry in enumerate(entries) if entry.follows), len(entries))
 
     @property
     def oldest(self) -> Entry:

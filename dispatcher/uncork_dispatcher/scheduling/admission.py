@@ -14,14 +14,9 @@ from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_b
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.scheduling.bulk import BulkRoom
+from uncork_dispatcher.scheduling.retry_schedule import RetrySchedule
 from uncork_dispatcher.workers.slots import Slots
 
-# The longest time until a retry before it is spread: predictions of backlogs beyond a minute are not trusted.
-_LONGEST_RETRY_S = 60.0
-# Multiples of the golden ratio fall evenly between whole numbers, however many there are.
-_GOLDEN = 0.618034
-# The share of the workers' capacity for clients that return after a refusal.
-_RETURNING_SHARE = 0.1
 # Each group needs a batch of its own: with more, hardly any batch would have more than one request.
 MOST_GROUPS = 1000
 # So many parts of a bulk request fill the room for bulk, so that little of it stays empty. Before batch times
@@ -39,28 +34,6 @@ class BacklogBudget(NamedTuple):
     changes: int
     rows: float
     requests: int
-
-
-class RetrySchedule:
-    """Gives each refused client its own time to retry.
-
-    If all returned at once, most would be refused again. So returning clients get a tenth of the workers'
-    capacity, and new clients the rest. Each waiting time is multiplied by another factor between 1 and 2,
-    because after rounding to seconds, clients refused together would otherwise return together.
-    """
-
-    def __init__(self) -> None:
-        self._retry_slots_until = -math.inf
-        """When the next refused client may retry."""
-        self._refused = 0
-
-    def next_after_s(self, *, now: float, earliest: float, seconds: float) -> float:
-        """Return in how many seconds to retry a request that takes ``seconds``, not before ``earliest``."""
-        turn = min(max(self._retry_slots_until, earliest), now + _LONGEST_RETRY_S)
-        self._retry_slots_until = turn + seconds / _RETURNING_SHARE
-        spread = self._refused * _GOLDEN % 1
-        self._refused += 1
-        return (turn - now) * (1 + spread)
 
 
 class Admission:
@@ -164,7 +137,6 @@ class Admission:
             return limit, []
         entries = queue.by_urgency()
         most_skipped = queue.skippable(entries, rows=most, goal_s=api.rules.goal_s)
-        most_skipped = next((at for at in range(most_skipped) if entries[at].follows), most_skipped)
         if mixes:
             choice = largest_mixed_batch(
                 entries,
