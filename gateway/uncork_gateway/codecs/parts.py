@@ -37,11 +37,11 @@ def divided(payload: Marshalled, count: int) -> Marshalled:
     """Return a request in ``count`` parts, or one for each row if it has fewer.
 
     If rows have costs, rows of similar cost are together, because many models pad to the longest. Parts then
-    cost about the same, but none has more than twice the average number of rows, in case that their number
-    matters too; so there may be half as many again.
+    cost about the same. The number of rows may matter too, so no part has more than twice the average, and
+    there may be more parts than ``count``.
     """
     count = min(count, payload.rows)
-    groups = _groups(payload.rows, payload.cost.of_rows, count)
+    groups = _groups(payload.rows, payload.cost.of_rows, count) if count > 1 else []
     if len(groups) < 2:
         return payload
     parts = []
@@ -56,9 +56,9 @@ def divided(payload: Marshalled, count: int) -> Marshalled:
 def _groups(rows: int, of_rows: Sequence[float], count: int) -> list[Sequence[int]]:
     """Return the numbers of the rows of each part."""
     if not of_rows:
-        ends = [rows * number // count for number in range(count + 1)] if count else []
+        ends = [rows * number // count for number in range(count + 1)]
         return [range(start, end) for start, end in pairwise(ends)]
-    each, most_rows = sum(of_rows) / max(1, count), 2 * rows / max(1, count)
+    each, most_rows = sum(of_rows) / count, 2 * rows / count
     groups: list[list[int]] = [[]]
     filled, end = 0.0, each
     for row in sorted(range(rows), key=of_rows.__getitem__):
