@@ -18,7 +18,6 @@ import typer
 import uvloop
 from rich.console import Console
 
-from benchmarks.chaos import trends
 from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, plan_strikes, possible_faults
 from benchmarks.chaos.gateway import Gateway
 from benchmarks.chaos.hosts import RemoteGateway, hosts_on_this_machine
@@ -26,6 +25,7 @@ from benchmarks.chaos.other_service import configuration
 from benchmarks.chaos.report import Settings, findings, legend, page, sheet
 from benchmarks.chaos.stage import MAX_BODY_BYTES
 from benchmarks.chaos.trial import DRAIN_TIMEOUT_S, Trial
+from benchmarks.harness import trends
 from benchmarks.harness.cli import MarkdownFile, choose, exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.paths import SERVICES

@@ -20,8 +20,8 @@ from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.load import Load
 from benchmarks.chaos.stage import TIMEOUT_S, Injector, Stage
-from benchmarks.chaos.trends import Series, thinned
 from benchmarks.chaos.waiting import comes_true
+from benchmarks.harness.trends import Series, thinned
 from uncork_loadtests.servers import BenchError
 
 INJECTORS: Mapping[str, Injector] = {

@@ -1,6 +1,7 @@
 """What the fuzzers of running servers share."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ class Found:
     faults: list[str] = field(default_factory=list)
 
 
-class Fuzzer:
+class Fuzzer(ABC):
     """Sends mutated requests to a server over several connections; :attr:`found` is the result.
 
     Args:
@@ -67,13 +68,13 @@ class Fuzzer:
             for _ in range(self.connections):
                 sending.create_task(send())
 
+    @abstractmethod
     async def _ask(self) -> tuple[object, str]:
         """Return the content of the answer to a valid request, None if it is not right, and the answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _send(self, numbers: Sequence[int]) -> None:
         """Send a lot of mutated requests."""
-        raise NotImplementedError
 
     async def _check_neighbour(self, number: int) -> None:
         """Check that a valid request still gets its answer."""

@@ -1,8 +1,8 @@
-"""Trends over runs of chaos."""
+"""Trends over runs of a benchmark."""
 
 from pathlib import Path
 
-from benchmarks.chaos.trends import Points, append, sheet, thinned
+from benchmarks.harness.trends import Points, append, sheet, thinned
 
 
 def growing(percent_per_hour: float) -> Points:
