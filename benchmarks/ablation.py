@@ -170,7 +170,7 @@ def run(task: Task) -> Measured:
 
 
 def losses(seen: Seen, mechanism: str) -> list[tuple[float, str]]:
-    """Return what the policy loses without the mechanism, and where: means over the seeds of each cell."""
+    """Return how much worse each cell is without the mechanism, as means over the seeds."""
     found = []
     for cell, by_policy in seen.items():
         full, variant = by_policy[FULL], by_policy.get(variant_of(mechanism), by_policy[FULL])

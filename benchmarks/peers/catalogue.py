@@ -216,7 +216,7 @@ _EMBEDDERS = (
         chosen=False,
         note=(
             "not chosen by default: it starts only after `pip uninstall torchvision torchaudio torchcodec` "
-            "in its environment, because those of PyPI do not fit the torch that it needs."
+            "in its environment, because the builds on PyPI do not work with its torch."
         ),
     ),
     Peer(

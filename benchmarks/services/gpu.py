@@ -130,7 +130,7 @@ class Eager(Service):
             self.run = self.prepare(model)
 
     def prepare(self, model: Any) -> Run:
-        """Return what computes answers from token ids in main memory."""
+        """Return the function that computes answers from token ids in main memory."""
         model.to(DEVICE)
         run = self.on_device(lambda ids: model(ids, torch.full_like(ids[:, 0], TOKENS)).argmax(1))
         return lambda rows: run(torch.from_numpy(rows).to(DEVICE))

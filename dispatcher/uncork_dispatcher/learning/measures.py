@@ -4,8 +4,8 @@ Many models pad a batch to its longest row, others do not. The dispatcher estima
 measure, and uses the estimate that predicts best. The length of a row is its cost; without costs, its bytes
 in the body. Without costs, the number of rows is a third measure, in use if no length predicts better.
 
-Once lengths differ, padding is assumed until batches have shown whether the model pads. A batch of mixed
-lengths shows most, but may take many times as long: until then, the next batch after it keeps lengths apart.
+Once lengths differ, padding is assumed until batches have shown whether the model pads. Batches of mixed
+lengths show most but may take long, so after each of them, the next batch keeps lengths apart.
 
 While the lengths of rows hardly differ, the measures are proportional to each other, and only one estimator
 learns.

@@ -159,7 +159,7 @@ class ServiceModel:
         return needed_s if self._out_of_reach else None
 
     def _update_allowance(self) -> None:
-        # Responses count twice: while those of a batch are written, the requests that arrive are not read.
+        # The time for responses counts twice: requests that arrive meanwhile are read late.
         allowance_s = self.transport_s + 2 * self.responses_s
         if self._prepares.known_rows is not None:
             allowance_s += self.prepare_s(self._prepares.known_rows[1])

@@ -41,7 +41,7 @@ _NOT_COUNTED = ("/tests/", "/asyncio/")
 
 
 class Bytecodes:
-    """Counts the bytecodes that run in a block, but for those of tests and of the event loop."""
+    """Counts the bytecodes that run in a block, without tests and the event loop."""
 
     def __init__(self) -> None:
         self.bytecodes = 0

@@ -28,7 +28,7 @@ _MOST_PIECES = 2000
 
 
 def over_budget(sent: Input, cost: Cost) -> list[str]:
-    """Return what exceeds the budget."""
+    """Return the parts of the budget that were exceeded."""
     limits = {
         "bytecodes": BYTECODES.of(cost.size, sent.requests),
         "peak": PEAK_BYTES.of(cost.size),

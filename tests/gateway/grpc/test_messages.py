@@ -213,7 +213,7 @@ REQUEST = message("inference.ModelInferRequest")
     ids=["messages", "messages in one", "packed numbers", "texts", "bytes", "unknown", "groups"],
 )
 def test_more_fields_than_any_request_has_are_not_parsed(content: bytes) -> None:
-    """Each takes up to 72 times as much memory."""
+    """Parsed fields may take 72 times their bytes in memory."""
     with pytest.raises(BadRequest, match="a message may have at most 1000000 fields"):
         parse(REQUEST, content)
 

@@ -1,4 +1,4 @@
-"""Requests of many rows that run in parts, one after another: no part is late because of its own siblings."""
+"""Requests of many rows that run in parts, one after another: no part is late because of the others."""
 
 from __future__ import annotations
 
