@@ -50,13 +50,8 @@ class ApiTarget:
         self.coalescing = shared.get("coalescing")
         self.headers = frozenset(map(str.encode, shared.get("headers", ())))
         """The headers that the handler may read."""
-        self.removed = False
         self.shadows: Sequence[Shadow] = ()
         """Get copies of the requests."""
-
-    def remove(self) -> None:
-        """Reject requests that are still arriving, because the API has been removed."""
-        self.removed, self.tally, self.classes = True, ApiTally(), None
 
     def tally_of(self, bulk: bool) -> ApiTally:
         """Return the counts of a class of requests."""
@@ -101,7 +96,7 @@ class ApiTarget:
             Unavailable: if the API was removed.
             RequestShed: if the request was shed at once.
         """
-        if self.removed:
+        if self.tally.removed:
             raise Unavailable("this API was removed", reason="api_removed")
         if self.coalescing is not None and not asked.payload.parts:
             return self.coalescing.submit(self._begin, asked, credentials)

@@ -14,7 +14,6 @@ from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, model
 from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.requests.api_route import ApiRoute
-from uncork_gateway.requests.api_target import ApiTarget
 from uncork_gateway.requests.stream_route import StreamRoute
 from uncork_gateway.services.catalogue import Catalogue, Offer
 from uncork_gateway.services.paths import in_force, paths_by_name
@@ -96,8 +95,8 @@ class Apis:
         self.outputs: dict[str, Outputs] = {}
         self._offer: Offer | None = None
         self._rules: Mapping[str, ApiRules] = {}
-        self._routes: list[ApiTarget] = []
-        self._old_routes: list[ApiTarget] = []
+        self._removed: set[str] = set()
+        """The names of removed APIs that may still have requests."""
 
     def prepare(
         self, service: ServiceDescription, settings: GatewaySettings, *, same_code: bool = False
@@ -167,10 +166,9 @@ class Apis:
             self._batching.metrics.set_classes(api.name, api.class_names)
             if (coalescing := self._batching.coalescing(api)) is not None:
                 coalescing.start_over(prepared.rules[api.name])
-        self.in_force = {api.name: api for api in offer.service.apis}
-        self._old_routes += self._routes
-        self._routes = [*offer.routes.values()]
-        self._routes += [route for each in offer.over_grpc.values() for route in (each.infer, each.predict)]
+        served = {api.name: api for api in offer.service.apis}
+        self._removed = (self._removed | self.in_force.keys()) - served.keys()
+        self.in_force = served
         self.outputs = {model.api.name: model.outputs for model in offer.models.values()}
         self.service = service
         if self._offer is not None:
@@ -192,12 +190,7 @@ class Apis:
 
     def forget_removed(self) -> None:
         """Drop the queues and counts of removed APIs that have no requests left."""
-        removed = {route.api for route in self._old_routes} - self.in_force.keys()
-        forgotten = {name for name in removed if self._batching.forget_api(name)}
-        for route in self._old_routes:
-            if route.api in forgotten:
-                route.remove()
-        self._old_routes = [route for route in self._old_routes if route.api in removed - forgotten]
+        self._removed = {name for name in self._removed if not self._batching.forget_api(name)}
 
     def _route(self, api: ApiDescription, dialect: Dialect, settings: GatewaySettings) -> ApiRoute:
         batching = self._batching

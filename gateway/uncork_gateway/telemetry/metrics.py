@@ -74,6 +74,7 @@ class ApiTally:
         released_rows: the rows of all released batches, in units of cost if the API defines one.
         ran, ran_s: the number of requests in batches that ended, and their total batch times.
         worked_rows, worked_s: the rows (or cost) and times of the batches that succeeded.
+        removed: True once the API is gone. Requests to it may still arrive on routes that existed before.
     """
 
     def __init__(self, before_answer: Callable[[], object] = lambda: None) -> None:
@@ -97,6 +98,11 @@ class ApiTally:
         self.worked_rows = 0.0
         self.worked_s = 0.0
         self.inference = InferenceTally()
+        self.removed = False
+
+    def remove(self) -> None:
+        """Mark the API as gone: nothing watches its responses any more."""
+        self.removed, self._before_answer = True, lambda: None
 
     def since(self, earlier: ApiTally) -> ApiTally:
         """Return the counts since ``earlier``, without ``inference``, whose tables may be long."""
@@ -188,8 +194,9 @@ class Metrics(Collector):
 
     def forget(self, name: str) -> None:
         """Drop the counts of an API, which is no longer exposed."""
-        self._apis.pop(name, None)
-        self._bulk.pop(name, None)
+        for tally in (self._apis.pop(name, None), self._bulk.pop(name, None)):
+            if tally is not None:
+                tally.remove()
         self._bulk_rows.pop(name, None)
         self.set_classes(name, None)
 

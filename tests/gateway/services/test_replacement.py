@@ -1,6 +1,7 @@
 """The whole gateway while new workers take over."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,29 @@ async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None
         uploading.send(b"1")
         reply = await uploading.reply()
         assert (detail(reply, 503), reason(reply)) == ("this API was removed", "api_removed")
+        assert 'api="old"' not in (await on.http.get("/metrics")).text
+
+
+async def test_a_request_older_than_several_changes_learns_that_its_api_was_removed(tmp_path: Path) -> None:
+    """Its route has been replaced before; a neighbour on its connection is answered."""
+    first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
+
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=first)
+        uploading = Caller(Front(on.gateway))
+        uploading.send(b"POST /old HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\n\r\n")
+        on.service.change(on.service.prepare(replace(on.service.events.settings, max_queue_rows=7)))
+        new = await on.standby(2, serves=second)
+        on.service.take_over([2])
+
+        uploading.send(b"1" + b"POST /both HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\n\r\n2")
+        reply = await uploading.reply()
+        batch, _ = await new.batch()
+        new.answer(batch, [b"2"])
+
+        assert (detail(reply, 503), reason(reply)) == ("this API was removed", "api_removed")
+        await turns(50)
+        assert uploading.replies()[1].body == b"2"
         assert 'api="old"' not in (await on.http.get("/metrics")).text
 
 
