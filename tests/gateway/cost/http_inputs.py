@@ -1,6 +1,6 @@
 """What clients send over HTTP/1.1, in any size.
 
-Each function makes one kind of input, ``times`` as large as the smallest.
+Each entry of ``INPUTS`` makes one kind of input, ``times`` as large as the smallest.
 """
 
 from __future__ import annotations
@@ -61,122 +61,11 @@ def _json(target: str, value: object, *lines: bytes) -> Input:
     return post(target.encode(), json.dumps(value, separators=(",", ":")).encode(), *lines)
 
 
-# Heads
-
-
-def short_fields(times: int) -> Input:
-    return Input(head(*[b"a:"] * times, length=0))
-
-
-def equal_fields(times: int) -> Input:
-    return Input(head(*[b"x-request-id: a", b"Accept: a;q=0.1"] * times, length=0, target=b"/raw"))
-
-
-def accept(times: int) -> Input:
-    return Input(head(b"Accept: " + b"a/b;q=0.5," * times, length=0))
-
-
-def long_value(times: int) -> Input:
-    return Input(head(b"a: " + b"b" * 64 * times, length=0))
-
-
-def cookies(times: int) -> Input:
-    return Input(head(b"Cookie: " + b"a=b; " * 8 * times, method=b"GET", target=b"/openapi.json"))
-
-
-def path(times: int) -> Input:
-    return Input(head(method=b"GET", target=b"/v2/models" + b"/ab" * times))
-
-
-def near_path(times: int) -> Input:
-    return Input(head(method=b"GET", target=b"/" + b"jsno" * times))
-
-
-def escaped_path(times: int) -> Input:
-    return Input(head(target=b"/" + b"%6A" * times, length=0))
-
-
-def dots(times: int) -> Input:
-    return Input(head(method=b"GET", target=b"/" + b"../" * times))
-
-
-def query(times: int) -> Input:
-    return Input(head(target=b"/raw?" + b"a=%20&" * times, length=0))
-
-
-def absolute(times: int) -> Input:
-    return Input(head(target=b"http://" + b"a." * times + b"/json", length=0))
-
-
-def host(times: int) -> Input:
-    return Input(b"POST /json HTTP/1.1\r\nHost: " + b"%41" * times + b"\r\nContent-Length: 0\r\n\r\n")
-
-
-def number(times: int) -> Input:
-    return Input(head(b"X-Request-Timeout-Ms: " + b"9" * 16 * times, length=0))
-
-
-def content_type(times: int) -> Input:
-    return Input(head(b"Content-Type: text/plain; " + b'a="\\"";' * times, length=0, target=b"/embed"))
-
-
-def upgrades(times: int) -> Input:
-    return Input(head(*[b"Upgrade: h2c", b"Connection: Upgrade"] * times, length=0))
-
-
-def empty_lines(times: int) -> Input:
-    return Input(b"\r\n" * 16 * times + head(length=0))
-
-
-def endless_head(times: int) -> Input:
-    return Input(b"POST / HTTP/1.1\r\n" + b"a:b\r\n" * 16 * times)
-
-
-def head_by_bytes(times: int) -> Input:
-    return Input(head(b"a: " + b"b" * 8 * times, length=0), piece=1)
-
-
-def target_by_bytes(times: int) -> Input:
-    return Input(head(target=b"/" + b"b" * 8 * times, length=0), piece=1)
-
-
-# Bodies on the wire
-
-
-def chunks(times: int) -> Input:
-    return Input(chunked(*[b"1"] * 16 * times))
-
-
-def chunks_by_bytes(times: int) -> Input:
-    return Input(chunked(*[b"1"] * 2 * times), piece=1)
-
-
-def extensions(times: int) -> Input:
-    return Input(chunked(*[b"1"] * 4 * times, more=b';a="b"' * 4))
-
-
-def long_extension(times: int) -> Input:
-    return Input(chunked(b"1", more=b";a=b" * 16 * times))
-
-
-def trailers(times: int) -> Input:
-    return Input(chunked(b"1", trailers=b"a: b\r\n" * 8 * times))
-
-
-def body_by_bytes(times: int) -> Input:
-    return Input(post(b"/json", b"[" + b" " * 16 * times + b"]").data, piece=1)
-
-
-def body(times: int) -> Input:
-    return post(b"/json", b"[" + b" " * 1024 * times + b"]")
-
-
-def unread_body(times: int) -> Input:
-    return Input(head(target=b"/nowhere", length=1024 * times) + b" " * 1024 * times)
-
-
-def page_body(times: int) -> Input:
-    return Input(head(target=b"/v2/repository/index", length=1024 * times) + b" " * 1024 * times)
+def _infer(*tensors: Mapping[str, object], model: str = "json", **more: object) -> Input:
+    """Return a V2 request with tensors, each of one value where it has no other."""
+    one = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+    inputs = [{**one, **tensor} for tensor in tensors or [{}]]
+    return _json(f"/v2/models/fake.{model}/infer", {"inputs": inputs, **more})
 
 
 def expecting(times: int) -> Input:
@@ -189,94 +78,6 @@ def gzipped(times: int) -> Input:
     return post(b"/raw", body, b"Content-Encoding: gzip")._replace(inflated=size)
 
 
-def members(times: int) -> Input:
-    return post(b"/raw", gzip.compress(b"") * 4 * times, b"Content-Encoding: gzip")
-
-
-# Many requests
-
-
-def pipelined(times: int) -> Input:
-    return Input((head(length=2) + b"[]") * times, times)
-
-
-def pipelined_pages(times: int) -> Input:
-    return Input(head(method=b"GET", target=b"/livez") * times, times)
-
-
-def pipelined_unknown(times: int) -> Input:
-    return Input(head(method=b"GET", target=b"/" + b"x" * 64) * times, times)
-
-
-def malformed(times: int) -> Input:
-    return Input(b"GET /\x00 HTTP/1.1\r\n\r\n" * times, times)
-
-
-# JSON
-
-
-def nested(times: int) -> Input:
-    return post(b"/weighed", b"[" * 16 * times + b"]" * 16 * times)
-
-
-def nested_array(times: int) -> Input:
-    return post(b"/array", b"[" * 16 * times + b"]" * 16 * times)
-
-
-def keys(times: int) -> Input:
-    return _json("/grouped", {"g": 1, **{f"k{key}": key for key in range(16 * times)}})
-
-
-def equal_keys(times: int) -> Input:
-    return post(b"/grouped", b'{"g":1' + b',"a":1' * 16 * times + b"}")
-
-
-def large_number(times: int) -> Input:
-    return post(
-        b"/v2/models/fake.json/infer", b'{"inputs":[{"name":"x","shape":[%b]}]}' % (b"9" * 64 * times)
-    )
-
-
-def escapes(times: int) -> Input:
-    return post(b"/embed", b'{"input":"%b"}' % (b'\\"' * 64 * times))
-
-
-def bad_escapes(times: int) -> Input:
-    return post(b"/weighed", b'"%b\\ud800"' % (b"\\\\" * 64 * times))
-
-
-def rows(times: int) -> Input:
-    return _json("/array", [[1]] * 64 * times)
-
-
-def instances(times: int) -> Input:
-    return _json("/v1/models/fake.json:predict", {"instances": [1] * 64 * times})
-
-
-def weighed_instances(times: int) -> Input:
-    return _json("/v1/models/fake.weighed:predict", {"instances": [1] * 64 * times})
-
-
-def grouped_instances(times: int) -> Input:
-    return _json("/v1/models/fake.grouped:predict", {"instances": [{"g": 1}] * 16 * times})
-
-
-def bulk_instances(times: int) -> Input:
-    return _json("/v1/models/fake.bulk:predict", {"instances": [1] * 64 * times}, b"X-Request-Class: bulk")
-
-
-def named_columns(times: int) -> Input:
-    return _json("/v1/models/fake.json:predict", {"inputs": {"a" * 16 * times: [1] * 16 * times}})
-
-
-def many_columns(times: int) -> Input:
-    return _json("/v1/models/fake.json:predict", {"inputs": {f"a{key}": [1] for key in range(16 * times)}})
-
-
-def lenient(times: int) -> Input:
-    return post(b"/v1/models/fake.json:predict", b'{"instances":[NaN,[%b]]}' % (b"[]," * 64 * times + b"[]"))
-
-
 def lenient_parameter(times: int) -> Input:
     infer = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[NaN]}],"parameters":{"a":[%b1]}}'
     return post(b"/v2/models/fake.json/infer", infer % (b"[]," * 64 * times))
@@ -285,26 +86,6 @@ def lenient_parameter(times: int) -> Input:
 def split_table(times: int) -> Input:
     names = [f"c{key}" for key in range(16 * times)]
     return _json("/table", {"columns": [*names, names[-1]], "data": [[1] * len(names)]})
-
-
-def columns_table(times: int) -> Input:
-    return _json("/table", {"a" * 16 * times: [1] * 16 * times})
-
-
-def indexed_table(times: int) -> Input:
-    return _json("/table", {"a": {str(key): 1 for key in range(16 * times)}})
-
-
-def records_table(times: int) -> Input:
-    return _json("/table", [{"a": 1}] * 16 * times)
-
-
-def csv(times: int) -> Input:
-    return post(b"/table", b"a,b\n" + b"1,\n" * 16 * times, b"Content-Type: text/csv")
-
-
-def quoted_csv(times: int) -> Input:
-    return post(b"/table", b"a,b\n" + b'"",\n' * 16 * times, b"Content-Type: text/csv")
 
 
 def csv_header(times: int) -> Input:
@@ -318,69 +99,9 @@ def csv_names(times: int) -> Input:
     return post(b"/table", lines, b"Content-Type: text/csv")
 
 
-def texts(times: int) -> Input:
-    return _json("/embed", {"input": [""] * 16 * times})
-
-
-def tokens(times: int) -> Input:
-    return _json("/embed", {"input": [1] * 16 * times})
-
-
-def documents(times: int) -> Input:
-    return _json("/rank", {"query": "a" * 16 * times, "documents": [""] * 16 * times})
-
-
-def charset(times: int) -> Input:
-    return post(b"/embed", b"+AAA-" * 64 * times, b"Content-Type: text/plain; charset=utf-7")
-
-
 def form(times: int) -> Input:
     body = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' * 4 * times + b"--b--\r\n"
     return post(b"/raw", body, b"Content-Type: multipart/form-data; boundary=b")
-
-
-def same(times: int) -> Input:
-    return post(b"/same", b"[%b]" % (b" " * 64 * times), b"Cookie: a")
-
-
-# V2
-
-
-_TENSOR = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
-
-
-def inputs(times: int) -> Input:
-    tensors = [{**_TENSOR, "name": f"x{key}"} for key in range(4 * times)]
-    return _json("/v2/models/fake.json/infer", {"inputs": tensors})
-
-
-def outputs(times: int) -> Input:
-    wanted = [{"name": f"y{key}"} for key in range(4 * times)]
-    return _json("/v2/models/fake.json/infer", {"inputs": [_TENSOR], "outputs": wanted})
-
-
-def parameters(times: int) -> Input:
-    values = {f"p{key}": key for key in range(8 * times)}
-    return _json("/v2/models/fake.json/infer", {"inputs": [_TENSOR], "parameters": values})
-
-
-def input_parameters(times: int) -> Input:
-    tensor = {**_TENSOR, "parameters": {f"p{key}": key for key in range(8 * times)}}
-    return _json("/v2/models/fake.json/infer", {"inputs": [tensor]})
-
-
-def axes(times: int) -> Input:
-    return _json("/v2/models/fake.json/infer", {"inputs": [{**_TENSOR, "shape": [1] * 16 * times}]})
-
-
-def flat_values(times: int) -> Input:
-    tensor = {**_TENSOR, "shape": [16 * times], "data": [1] * 16 * times}
-    return _json("/v2/models/fake.json/infer", {"inputs": [tensor]})
-
-
-def nested_values(times: int) -> Input:
-    tensor = {**_TENSOR, "shape": [16 * times, 1], "data": [[1]] * 16 * times}
-    return _json("/v2/models/fake.weighed/infer", {"inputs": [tensor]})
 
 
 def binary_texts(times: int) -> Input:
@@ -405,7 +126,112 @@ def npy_head(times: int) -> Input:
 
 
 INPUTS: Mapping[str, Callable[[int], Input]] = {
-    name: each
-    for name, each in list(globals().items())
-    if callable(each) and [*getattr(each, "__annotations__", {})] == ["times", "return"]
+    # Heads
+    "short_fields": lambda times: Input(head(*[b"a:"] * times, length=0)),
+    "equal_fields": lambda times: Input(
+        head(*[b"x-request-id: a", b"Accept: a;q=0.1"] * times, length=0, target=b"/raw")
+    ),
+    "accept": lambda times: Input(head(b"Accept: " + b"a/b;q=0.5," * times, length=0)),
+    "long_value": lambda times: Input(head(b"a: " + b"b" * 64 * times, length=0)),
+    "cookies": lambda times: Input(
+        head(b"Cookie: " + b"a=b; " * 8 * times, method=b"GET", target=b"/openapi.json")
+    ),
+    "path": lambda times: Input(head(method=b"GET", target=b"/v2/models" + b"/ab" * times)),
+    "near_path": lambda times: Input(head(method=b"GET", target=b"/" + b"jsno" * times)),
+    "escaped_path": lambda times: Input(head(target=b"/" + b"%6A" * times, length=0)),
+    "dots": lambda times: Input(head(method=b"GET", target=b"/" + b"../" * times)),
+    "query": lambda times: Input(head(target=b"/raw?" + b"a=%20&" * times, length=0)),
+    "absolute": lambda times: Input(head(target=b"http://" + b"a." * times + b"/json", length=0)),
+    "host": lambda times: Input(
+        b"POST /json HTTP/1.1\r\nHost: " + b"%41" * times + b"\r\nContent-Length: 0\r\n\r\n"
+    ),
+    "number": lambda times: Input(head(b"X-Request-Timeout-Ms: " + b"9" * 16 * times, length=0)),
+    "content_type": lambda times: Input(
+        head(b"Content-Type: text/plain; " + b'a="\\"";' * times, length=0, target=b"/embed")
+    ),
+    "upgrades": lambda times: Input(head(*[b"Upgrade: h2c", b"Connection: Upgrade"] * times, length=0)),
+    "empty_lines": lambda times: Input(b"\r\n" * 16 * times + head(length=0)),
+    "endless_head": lambda times: Input(b"POST / HTTP/1.1\r\n" + b"a:b\r\n" * 16 * times),
+    "head_by_bytes": lambda times: Input(head(b"a: " + b"b" * 8 * times, length=0), piece=1),
+    "target_by_bytes": lambda times: Input(head(target=b"/" + b"b" * 8 * times, length=0), piece=1),
+    # Bodies on the wire
+    "chunks": lambda times: Input(chunked(*[b"1"] * 16 * times)),
+    "chunks_by_bytes": lambda times: Input(chunked(*[b"1"] * 2 * times), piece=1),
+    "extensions": lambda times: Input(chunked(*[b"1"] * 4 * times, more=b';a="b"' * 4)),
+    "long_extension": lambda times: Input(chunked(b"1", more=b";a=b" * 16 * times)),
+    "trailers": lambda times: Input(chunked(b"1", trailers=b"a: b\r\n" * 8 * times)),
+    "body_by_bytes": lambda times: Input(post(b"/json", b"[" + b" " * 16 * times + b"]").data, piece=1),
+    "body": lambda times: post(b"/json", b"[" + b" " * 1024 * times + b"]"),
+    "unread_body": lambda times: Input(head(target=b"/nowhere", length=1024 * times) + b" " * 1024 * times),
+    "page_body": lambda times: Input(
+        head(target=b"/v2/repository/index", length=1024 * times) + b" " * 1024 * times
+    ),
+    "expecting": expecting,
+    "gzipped": gzipped,
+    "members": lambda times: post(b"/raw", gzip.compress(b"") * 4 * times, b"Content-Encoding: gzip"),
+    # Many requests
+    "pipelined": lambda times: Input((head(length=2) + b"[]") * times, times),
+    "pipelined_pages": lambda times: Input(head(method=b"GET", target=b"/livez") * times, times),
+    "pipelined_unknown": lambda times: Input(head(method=b"GET", target=b"/" + b"x" * 64) * times, times),
+    "malformed": lambda times: Input(b"GET /\x00 HTTP/1.1\r\n\r\n" * times, times),
+    # JSON
+    "nested": lambda times: post(b"/weighed", b"[" * 16 * times + b"]" * 16 * times),
+    "nested_array": lambda times: post(b"/array", b"[" * 16 * times + b"]" * 16 * times),
+    "keys": lambda times: _json("/grouped", {"g": 1, **{f"k{key}": key for key in range(16 * times)}}),
+    "equal_keys": lambda times: post(b"/grouped", b'{"g":1' + b',"a":1' * 16 * times + b"}"),
+    "large_number": lambda times: post(
+        b"/v2/models/fake.json/infer", b'{"inputs":[{"name":"x","shape":[%b]}]}' % (b"9" * 64 * times)
+    ),
+    "escapes": lambda times: post(b"/embed", b'{"input":"%b"}' % (b'\\"' * 64 * times)),
+    "bad_escapes": lambda times: post(b"/weighed", b'"%b\\ud800"' % (b"\\\\" * 64 * times)),
+    "rows": lambda times: _json("/array", [[1]] * 64 * times),
+    "instances": lambda times: _json("/v1/models/fake.json:predict", {"instances": [1] * 64 * times}),
+    "weighed_instances": lambda times: _json(
+        "/v1/models/fake.weighed:predict", {"instances": [1] * 64 * times}
+    ),
+    "grouped_instances": lambda times: _json(
+        "/v1/models/fake.grouped:predict", {"instances": [{"g": 1}] * 16 * times}
+    ),
+    "bulk_instances": lambda times: _json(
+        "/v1/models/fake.bulk:predict", {"instances": [1] * 64 * times}, b"X-Request-Class: bulk"
+    ),
+    "named_columns": lambda times: _json(
+        "/v1/models/fake.json:predict", {"inputs": {"a" * 16 * times: [1] * 16 * times}}
+    ),
+    "many_columns": lambda times: _json(
+        "/v1/models/fake.json:predict", {"inputs": {f"a{key}": [1] for key in range(16 * times)}}
+    ),
+    "lenient": lambda times: post(
+        b"/v1/models/fake.json:predict", b'{"instances":[NaN,[%b]]}' % (b"[]," * 64 * times + b"[]")
+    ),
+    "lenient_parameter": lenient_parameter,
+    "split_table": split_table,
+    "columns_table": lambda times: _json("/table", {"a" * 16 * times: [1] * 16 * times}),
+    "indexed_table": lambda times: _json("/table", {"a": {str(key): 1 for key in range(16 * times)}}),
+    "records_table": lambda times: _json("/table", [{"a": 1}] * 16 * times),
+    "csv": lambda times: post(b"/table", b"a,b\n" + b"1,\n" * 16 * times, b"Content-Type: text/csv"),
+    "quoted_csv": lambda times: post(b"/table", b"a,b\n" + b'"",\n' * 16 * times, b"Content-Type: text/csv"),
+    "csv_header": csv_header,
+    "csv_names": csv_names,
+    "texts": lambda times: _json("/embed", {"input": [""] * 16 * times}),
+    "tokens": lambda times: _json("/embed", {"input": [1] * 16 * times}),
+    "documents": lambda times: _json("/rank", {"query": "a" * 16 * times, "documents": [""] * 16 * times}),
+    "charset": lambda times: post(
+        b"/embed", b"+AAA-" * 64 * times, b"Content-Type: text/plain; charset=utf-7"
+    ),
+    "form": form,
+    "same": lambda times: post(b"/same", b"[%b]" % (b" " * 64 * times), b"Cookie: a"),
+    # V2
+    "inputs": lambda times: _infer(*[{"name": f"x{key}"} for key in range(4 * times)]),
+    "outputs": lambda times: _infer(outputs=[{"name": f"y{key}"} for key in range(4 * times)]),
+    "parameters": lambda times: _infer(parameters={f"p{key}": key for key in range(8 * times)}),
+    "input_parameters": lambda times: _infer({"parameters": {f"p{key}": key for key in range(8 * times)}}),
+    "axes": lambda times: _infer({"shape": [1] * 16 * times}),
+    "flat_values": lambda times: _infer({"shape": [16 * times], "data": [1] * 16 * times}),
+    "nested_values": lambda times: _infer(
+        {"shape": [16 * times, 1], "data": [[1]] * 16 * times}, model="weighed"
+    ),
+    "binary_texts": binary_texts,
+    "npy": npy,
+    "npy_head": npy_head,
 }

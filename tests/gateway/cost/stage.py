@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from tests.gateway.cost import http_inputs
 from tests.gateway.cost.budget import HEAD_BYTES_OF_PIECE, Bytecodes
-from tests.gateway.cost.http_inputs import Input
+from tests.gateway.cost.http_inputs import INPUTS, Input
 from tests.gateway.fake_worker import array_api, json_api, service
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.grpc.http2.limits import GrpcLimits
@@ -178,7 +177,7 @@ async def stage() -> AsyncIterator[Stage]:
     # Collecting what the process has already would take longer than the inputs.
     gc.freeze()
     try:
-        await made.cost("http", http_inputs.body(1))
+        await made.cost("http", INPUTS["body"](1))
         yield made
     finally:
         gc.unfreeze()
