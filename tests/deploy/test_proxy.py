@@ -18,7 +18,7 @@ from tests.deploy.manifests import DEPLOY, ROOT, documents, text_of
 from uncork.cli.app import app
 from uncork.cli.proxy import command
 from uncork.server.listeners import ListenerOptions, Listeners, open_listeners
-from uncork.server.serving import Drain
+from uncork.server.server_options import ServerOptions
 from uncork_gateway.auth import AllowOrigins, RequireKey
 from uncork_gateway.front_end import FrontEnd
 
@@ -65,7 +65,7 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
         listeners: Listeners,
         *,
         announcing: Coroutine[Any, Any, None],
-        drain: Callable[[], Drain],
+        options: Callable[[], ServerOptions],
         close: Callable[[asyncio.Event], Awaitable[None]],
         reload: Callable[[], None],
     ) -> int:
@@ -73,7 +73,7 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
         assert isinstance(front.app.app, RequireKey)
         assert isinstance(front.app.app.app, Starlette)
         started.paths = {getattr(route, "path", "") for route in front.app.app.app.routes}
-        started.drain_timeout_s = drain().timeout_s
+        started.drain_timeout_s = options().drain_timeout
         announcing.close()
         await close(asyncio.Event())
         return 0

@@ -74,9 +74,7 @@ def _running(options: ServeOptions, folder: Path, *, admin: bool) -> RunningSett
         keys=lambda: None,
         failed=failed,
     )
-    return RunningSettings(
-        options=options, credentials=Credentials(), place=place, servers=None, services={}, files=set()
-    )
+    return RunningSettings(options=options, credentials=Credentials(), place=place, servers=None, services={})
 
 
 def _log_failure(failed: asyncio.Future[None]) -> None:

@@ -13,7 +13,6 @@ import typer
 from uncork.config.option_fields import MOST_BYTES, option
 from uncork.config.sources import Kind, Source
 from uncork.server.listeners import ListenerOptions
-from uncork.server.serving import Drain
 from uncork_gateway.auth import AllowedOrigins, read_origin
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.settings import ServerSettings
@@ -189,10 +188,6 @@ class ServerOptions(ListenerOptions):
         """Return the key, variable or option that a setting comes from, for messages."""
         source = self.sources.get(name)
         return f"--{name.replace('_', '-')}" if source is None else source.name
-
-    @property
-    def drain(self) -> Drain:
-        return Drain(delay_s=self.drain_delay, timeout_s=self.drain_timeout)
 
     @property
     def other_files(self) -> int:

@@ -19,7 +19,7 @@ from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.interfaces import BodyPool
 
 if TYPE_CHECKING:
-    from uncork.server.grpc_server import GrpcServer
+    from uncork_gateway.grpc.listener import GrpcListener
 
 KEEP_ALIVE_S = 75
 """Longer than load balancers keep idle connections, so that they close them first."""
@@ -54,17 +54,14 @@ class Servers:
             protocol = partial(HttpProtocol, RouteTable(), context)
             admin = _http_config(front_end.admin_app, protocol)
             self._servers.append((_HttpServer(admin), listeners.admin))
-        self._grpc: GrpcServer | None = None
-        if listeners.grpc is not None:
-            from uncork.server.grpc_server import GrpcServer  # needs an extra
-
-            self._grpc = GrpcServer(front_end, listeners)
+        self._grpc = None if listeners.grpc is None else _grpc_listener(front_end, listeners)
 
     async def serve(self) -> None:
         """Serve until all servers have ended."""
         serving = [server.serve([listener]) for server, listener in self._servers]
-        if self._grpc is not None:
-            serving.append(self._grpc.serve())
+        if self._grpc is not None and self._listeners.grpc is not None:
+            tls = self._listeners.grpc_tls
+            serving.append(self._grpc.serve(self._listeners.grpc, tls=None if tls is None else tls.context))
         await asyncio.gather(*serving)
 
     def change(
@@ -73,7 +70,7 @@ class Servers:
         """Set other certificates, and other limits of gRPC clients."""
         self._listeners.renew(credentials)
         if self._grpc is not None:
-            self._grpc.change(max_body_bytes=max_body_bytes, max_connection_age_s=max_connection_age_s)
+            self._grpc.change(max_message_bytes=max_body_bytes, max_connection_age_s=max_connection_age_s)
 
     def retire(self) -> None:
         """Send clients elsewhere, but accept new connections."""
@@ -115,6 +112,22 @@ def _http_config(app: Any, protocol: Callable[..., HttpProtocol], **others: Any)
         timeout_keep_alive=KEEP_ALIVE_S,
         **others,
     )
+
+
+def _grpc_listener(front_end: FrontEnd, listeners: Listeners) -> GrpcListener:
+    from uncork_gateway.grpc.http2.limits import GrpcLimits
+    from uncork_gateway.grpc.listener import GrpcListener  # needs an extra
+
+    assert front_end.open_call is not None
+    max_bytes = front_end.settings.max_body_bytes
+    made = GrpcListener(
+        front_end.open_call,
+        front_end.listener,
+        limits=GrpcLimits(max_message_bytes=max_bytes),
+        http_text=f"this port speaks gRPC (HTTP/2) only; HTTP is served at {listeners.url}\n",
+    )
+    made.change(max_message_bytes=max_bytes, max_connection_age_s=listeners.grpc_max_connection_age_s)
+    return made
 
 
 class _HttpServer(uvicorn.Server):

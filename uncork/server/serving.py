@@ -6,11 +6,11 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
+from uncork.server.server_options import ServerOptions
 from uncork.server.servers import Servers
 from uncork_dispatcher.wording import plural
 from uncork_gateway.front_end import FrontEnd
@@ -21,29 +21,19 @@ from uncork_workers.process.streams import outlive_readers
 log = logging.getLogger("uncork.gateway")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
-    """The times of a stop."""
-
-    delay_s: float
-    """How long to accept requests after /readyz turns 503, until load balancers notice."""
-    timeout_s: float
-    """How long to wait after that for accepted requests."""
-
-
 async def serve_until_signal(
     front_end: FrontEnd,
     server: Servers,
     *,
     announcing: Coroutine[Any, Any, None],
-    drain: Callable[[], Drain],
+    options: Callable[[], ServerOptions],
     close: Callable[[asyncio.Event], Awaitable[None]],
     reload: Callable[[], None],
 ) -> int:
     """Serve until SIGTERM or SIGINT, answer the accepted requests, and return the exit code.
 
     Args:
-        drain: returns the times of the stop.
+        options: returns the current ones, with the times of the stop.
         announcing: runs while the server does; its exceptions end the server and are raised here.
         close: awaited after the last request; its argument is set when it must not wait any longer.
         reload: called on SIGHUP.
@@ -63,10 +53,10 @@ async def serve_until_signal(
                 task.result()  # raises the error that ends the server
             if serving in done:
                 return 1
-        await _retire(front_end, server, serving, hurried, delay_s=drain().delay_s)
+        await _retire(front_end, server, serving, hurried, delay_s=options().drain_delay)
     finally:
         signals.stop.set()  # from now on, any signal ends the waiting
-        await _take_down(front_end, server, serving, hurried, timeout_s=drain().timeout_s)
+        await _take_down(front_end, server, serving, hurried, timeout_s=options().drain_timeout)
         await close(signals.hurry)
         for task in (announced, stopping, hurried):
             task.cancel()

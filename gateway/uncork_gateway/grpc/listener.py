@@ -1,6 +1,7 @@
 """The gRPC listener."""
 
 import asyncio
+import math
 import socket
 import ssl
 
@@ -44,6 +45,8 @@ class GrpcListener:
         self._loop = asyncio.get_running_loop()
         self._starved = Starved(context.pool, self._loop)
         self._server: asyncio.Server | None = None
+        self._exiting = asyncio.Event()
+        self._is_forced = asyncio.Event()
 
     @property
     def connections(self) -> int:
@@ -66,6 +69,21 @@ class GrpcListener:
         """Accept connections on a bound socket, with TLS if ``tls`` is given, which must offer HTTP/2."""
         self._server = await self._loop.create_server(self.protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
 
+    async def serve(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
+        """Accept connections until :meth:`exit`; return when all have ended, or on :meth:`force_exit`."""
+        await self.start(listener, tls=tls)
+        await self._exiting.wait()
+        ends = [asyncio.create_task(each) for each in (self.drained(), self._is_forced.wait())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        self.close()
+
+    def change(self, *, max_message_bytes: int, max_connection_age_s: float | None) -> None:
+        """Change the limits. Connections that are already open keep their maximum age."""
+        self._limits.limit_messages(max_message_bytes)
+        self._limits.max_connection_age_s = math.inf if max_connection_age_s is None else max_connection_age_s
+
     def retire(self) -> None:
         """Refuse new streams on the open connections; each closes when its calls have ended."""
         for connection in list(self._connections):
@@ -75,6 +93,15 @@ class GrpcListener:
         if self._server is not None:
             self._server.close()
         self.retire()
+
+    def exit(self) -> None:
+        """Let :meth:`serve` return when all connections have ended."""
+        self.drain()
+        self._exiting.set()
+
+    def force_exit(self) -> None:
+        """Let :meth:`serve` return without waiting for connections."""
+        self._is_forced.set()
 
     async def drained(self) -> None:
         """Wait until all connections have ended."""

@@ -26,7 +26,7 @@ from uncork.cli.proxy.options import ProxyOptions
 from uncork.server import listeners
 from uncork.server.listeners import Listeners
 from uncork.server.running.server import files_of
-from uncork.server.serving import Drain
+from uncork.server.server_options import ServerOptions
 from uncork_workers.extras import install_command
 
 URL = "http://127.0.0.1:1"
@@ -46,7 +46,7 @@ async def end_at_once(
     listeners: Listeners,
     *,
     announcing: Coroutine[Any, Any, None],
-    drain: Drain,
+    options: Callable[[], ServerOptions],
     close: Callable[[asyncio.Event], Awaitable[None]],
     reload: Callable[[], None],
 ) -> int:

@@ -14,7 +14,7 @@ def test_a_change_is_seen_once(tmp_path: Path) -> None:
     one, two = (str(tmp_path / name) for name in ("one.py", "two.py"))
     for file in (one, two):
         Path(file).write_text("old")
-    watch = FileWatcher({one, two})
+    watch = FileWatcher(lambda: {one, two})
     Path(one).read_text()
     assert watch.changed_files() == []
 
@@ -34,7 +34,7 @@ def test_files_may_go_and_come(tmp_path: Path) -> None:
     gone.write_text("old")
     added.write_text("old")
     files = {str(gone)}
-    watch = FileWatcher(files)
+    watch = FileWatcher(lambda: files)
     gone.unlink()
     files.add(str(added))
     assert watch.changed_files() == []
@@ -48,7 +48,7 @@ def test_all_python_files_beside_the_services_may_be_taken_for_its_own(tmp_path:
     own, other, new, text = (tmp_path / name for name in ("own.py", "other.py", "new.py", "new.txt"))
     own.write_text("")
     other.write_text("")
-    watch = FileWatcher({str(own)})
+    watch = FileWatcher(lambda: {str(own)})
     other.write_text("changed")
     assert watch.changed_files() == []
     watch.include_new_files()
@@ -80,7 +80,7 @@ async def test_changes_are_told_as_they_come(tmp_path: Path) -> None:
     one.write_text("")
     files = {str(one)}
 
-    watch = FileWatcher(files)
+    watch = FileWatcher(lambda: files)
     async with asyncio.timeout(HANG_S), aclosing(watch.changes()) as changes:
         assert await next_change(changes, one.touch) == [str(one)]
         two.parent.mkdir()

@@ -85,7 +85,7 @@ async def _serve(
                 _banner(options.servers, settings, listeners, imported),
                 options.log_format.value,
             ),
-            drain=lambda: running.options.drain,
+            options=lambda: running.options,
             close=close,
             reload=running.on_hangup,
         )

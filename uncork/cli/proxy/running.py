@@ -41,7 +41,6 @@ class RunningProxy:
         self._servers = servers
         self._settings = settings
         self._credentials = credentials
-        self._files = files_of(options)
 
     def on_hangup(self) -> None:
         self._reload("SIGHUP")
@@ -59,7 +58,7 @@ class RunningProxy:
 
     async def watch(self) -> None:
         """Reload whenever a file of the settings has changed."""
-        async for reason in changed_settings(self._files):
+        async for reason in changed_settings(lambda: files_of(self.options)):
             self._reload(reason)
 
     def _read(self) -> tuple[ProxyOptions, Credentials, list[Change]]:
@@ -93,7 +92,6 @@ class RunningProxy:
         if settings == self._settings and not changes:
             return Outcome(0, "no setting has changed")
         self._settings, self._credentials = settings, credentials
-        self._files[:] = files_of(options)
         self._servers.change(
             credentials,
             max_body_bytes=options.max_body_bytes,

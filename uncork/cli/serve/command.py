@@ -26,7 +26,6 @@ from uncork.server.options import ServeOptions
 from uncork.server.otlp_metrics import sending_metrics
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
-from uncork.server.running.server import files_of
 from uncork.server.running.service import Place, RunningService
 from uncork.server.running.settings import RunningSettings, check_options
 from uncork.server.servers import Servers
@@ -110,7 +109,6 @@ async def _serve(
         ),
         servers=servers,
         services={},
-        files=set(files_of(options)),
     )
     try:
         for name, own in services.items():
@@ -149,7 +147,7 @@ async def _run(running: RunningSettings, servers: Servers, listeners: Listeners,
                 place.gateway.front_end,
                 servers,
                 announcing=_announce(running, listeners, background, progress),
-                drain=lambda: running.options.drain,
+                options=lambda: running.options,
                 close=close,
                 reload=reloader.on_hangup,
             )

@@ -125,7 +125,7 @@ def worker(
             lambda: _tls(ca, tls_cert, tls_key) if tls or ca or tls_cert or tls_key else None,
             instance=secrets.token_hex(8),
         )
-        dial = _Renewing(read).dial
+        dial = _renewing(read)
         ready = _ready_file(ready_file)
     keep_freed_memory()
     outlive_readers()
@@ -157,19 +157,19 @@ def _dialer(
     return Dialer(addresses=read_addresses(gateway), token=token, tls=tls(), instance=instance)
 
 
-class _Renewing:
-    """Dials with the token and the certificates as they are in their files now, if they can be read."""
+def _renewing(read: Callable[[], Dialer]) -> Callable[[], Connected]:
+    """Return a function that dials with what the files say now or, if they cannot be read, said before."""
+    dialer = read()
 
-    def __init__(self, read: Callable[[], Dialer]) -> None:
-        self._read = read
-        self._dialer = read()
-
-    def dial(self) -> Connected:
+    def dial() -> Connected:
+        nonlocal dialer
         try:
-            self._dialer = self._read()
+            dialer = read()
         except WrongUsage as error:
             log.warning("connecting with what the files said before: %s", error)
-        return self._dialer.dial()
+        return dialer.dial()
+
+    return dial
 
 
 def _ready_file(path: Path | None) -> ReadyFile:

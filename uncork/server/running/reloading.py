@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork.server.running.revision import Revision
+from uncork.server.running.server import files_of
 from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded
@@ -65,7 +66,9 @@ class Reloader:
     async def watch(self) -> None:
         """Replace the workers whenever a file of a service changes."""
         await asyncio.gather(*(asyncio.shield(one.events.described) for one in self._gateway.services))
-        watch = FileWatcher(_Files(self._gateway))
+        watch = FileWatcher(
+            lambda: {file for service in self._gateway.services for file in service.events.files}
+        )
         async with aclosing(watch.changes()) as changes:
             async for files in changes:
                 outcome = await self._reload(f"{_names(files)} changed")
@@ -74,7 +77,7 @@ class Reloader:
 
     async def watch_settings(self) -> None:
         """Reload whenever a file of the settings has changed."""
-        async for reason in changed_settings(self._settings.files):
+        async for reason in changed_settings(lambda: files_of(self._settings.options)):
             await self._reload(reason, renewed=())
 
     def unloaded(self) -> Collection[str]:
@@ -180,27 +183,11 @@ class Reloader:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Files(Collection[str]):
-    """The files of all services, whichever there are at present."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({file for service in self._gateway.services for file in service.events.files})
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __contains__(self, file: object) -> bool:
-        return any(file in service.events.files for service in self._gateway.services)
-
-
-async def changed_settings(files: Collection[str]) -> AsyncIterator[str]:
+async def changed_settings(files: Callable[[], Collection[str]]) -> AsyncIterator[str]:
     """Yield a reason to reload whenever files have changed, and did not change since the last look."""
     watch = FileWatcher(files)
     # They may have changed since the start of the process read them.
-    changed = dict.fromkeys(files)
+    changed = dict.fromkeys(files())
     while True:
         await asyncio.sleep(_LOOK_EVERY_S)
         # An editor may truncate a file before it writes: for a moment, no setting is in it.

@@ -236,7 +236,6 @@ class Revision:
         """Apply the settings that clients of the services do not see; this cannot fail."""
         running, options = self._running, self._options
         before, running.options, running.credentials = running.options, options, self._credentials
-        running.replace_files()
         running.leaving += [running.services.pop(name) for name in self._removed]
         running.services.update(added)
         for name in self._kept:

@@ -36,7 +36,6 @@ class RunningServer:
         servers: serve clients; None if another application does.
         services: the running services, by name.
         leaving: services that a reload has removed, and that answer what they have accepted.
-        files: the files that the settings come from.
         unloaded: services that clients have unloaded; a reload does not start them again.
     """
 
@@ -45,7 +44,6 @@ class RunningServer:
     place: Place
     servers: Servers | None
     services: dict[str, RunningService]
-    files: set[str]
     leaving: list[RunningService] = field(default_factory=list)
     unloaded: set[str] = field(default_factory=set)
 
@@ -75,8 +73,3 @@ class RunningServer:
             for name, service in self.services.items()
             for index in service.served.pool.ready()
         }
-
-    def replace_files(self) -> None:
-        """Note that the settings come from other files; a watcher sees the new ones."""
-        self.files.clear()
-        self.files.update(files_of(self.options))

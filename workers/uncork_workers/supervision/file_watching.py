@@ -1,7 +1,7 @@
 """Detect changes in the files of a service."""
 
 import logging
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from pathlib import Path
 
@@ -12,12 +12,12 @@ Stamp = tuple[int, int, int]
 
 
 class FileWatcher:
-    """Reports changes in ``files``, to which the caller may add files at any time.
+    """Reports changes in the files that ``files`` returns, which may be others at any time.
 
     A file has changed if its modification time, size or inode has. A deleted file counts when it reappears.
     """
 
-    def __init__(self, files: Collection[str]) -> None:
+    def __init__(self, files: Callable[[], Collection[str]]) -> None:
         self._files = files
         self._seen: dict[str, Stamp] = {}
         self._includes_new = False
@@ -25,15 +25,15 @@ class FileWatcher:
 
     def changed_files(self) -> list[str]:
         """Return the files that have changed since the last call, or since they were added."""
-        changed = []
+        changed, files = [], self._files()
         python_files = {str(file) for folder in self._folders for file in folder.glob("*.py")}
-        for file in sorted(python_files.union(self._files)):
+        for file in sorted(python_files.union(files)):
             stamp = _stamp(file)
             if stamp is None:
                 continue
             before = self._seen.get(file)
             self._seen[file] = stamp
-            if before != stamp and (self._includes_new or (before is not None and file in self._files)):
+            if before != stamp and (self._includes_new or (before is not None and file in files)):
                 changed.append(file)
         if changed:
             self._includes_new = False
@@ -71,7 +71,7 @@ class FileWatcher:
 
     @property
     def _folders(self) -> list[Path]:
-        return sorted({folder for file in self._files if (folder := Path(file).parent).is_dir()})
+        return sorted({folder for file in self._files() if (folder := Path(file).parent).is_dir()})
 
 
 def _stamp(file: str) -> Stamp | None:

@@ -39,7 +39,6 @@ class Server:
     def __init__(self, *changes: Change, workers: int = 2) -> None:
         self.changes: Sequence[Change] = changes
         self.workers = workers
-        self.files: Collection[str] = ()
         self.gateway = Services()
         self.unloaded = set[str]()
         self.done: list[str] = []
