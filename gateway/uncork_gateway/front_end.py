@@ -55,8 +55,8 @@ class FrontEnd:
         self.settings = settings
         self.routes = RouteTable(resolve)
         self.listener = _listener(settings)
-        self.exposition = Exposition()
         self.services: list[Batching] = []
+        self.exposition = Exposition(self.services)
         self.ready = asyncio.Event()
         self.draining = False
         self.settings_change: SettingsChange | None = None
@@ -71,12 +71,10 @@ class FrontEnd:
     def add(self, service: Batching) -> None:
         """Show a service on the pages; :meth:`close` will stop its dispatcher."""
         self.services.append(service)
-        self.exposition.add(service)
 
     def remove(self, service: Batching) -> None:
         """Remove a service from the pages, and stop its dispatcher. It must have no requests left."""
         self.services.remove(service)
-        self.exposition.remove(service)
         service.dispatcher.close()
         self.readiness_changed()
 

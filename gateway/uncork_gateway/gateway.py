@@ -98,7 +98,9 @@ class Gateway:
 
     def missing(self) -> str:
         """Return why some services are not described yet; empty once every service is."""
-        missing = {one.batching.name: one.not_ready_reason for one in self.services if one.service is None}
+        missing = {
+            one.batching.name: one.view.not_ready_reason for one in self.services if one.service is None
+        }
         if len(self.services) == 1:
             return "".join(missing.values())
         return "; ".join(f"{name}: {reason}" for name, reason in missing.items())

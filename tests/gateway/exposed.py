@@ -18,10 +18,7 @@ class Measured:
 
 def exposition_of(*services: Measured) -> Exposition:
     """Return what exposes the metrics of services."""
-    exposition = Exposition()
-    for service in services:
-        exposition.add(service)
-    return exposition
+    return Exposition(services)
 
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:

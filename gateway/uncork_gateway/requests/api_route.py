@@ -21,7 +21,7 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class ApiRoute(ApiTarget):
-    """One path of an API, in one dialect."""
+    """One path of an API, in one dialect; ``kind`` is that of its requests."""
 
     def __init__(
         self,
@@ -30,12 +30,14 @@ class ApiRoute(ApiTarget):
         dialect: Dialect,
         max_body_bytes: int,
         fair_by: bytes | None = None,
+        kind: type[ApiRequest] | None = None,
         **shared: Unpack[Shared],
     ) -> None:
         super().__init__(api, **shared)
         self.dialect = dialect
         self.max_body_bytes = max_body_bytes
         self.fair_by = fair_by
+        self._kind = kind or ApiRequest
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
         """Read the headers. An invalid header yields a head with a ``rejection``."""
@@ -55,7 +57,7 @@ class ApiRoute(ApiTarget):
             return head._replace(rejection=error)
 
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> ApiRequest:
-        return ApiRequest(self, connection, head, keep_alive=keep_alive)
+        return self._kind(self, connection, head, keep_alive=keep_alive)
 
     def error(self, error: GatewayError, request_id: bytes) -> Reply:
         return self.dialect.error(error, request_id)

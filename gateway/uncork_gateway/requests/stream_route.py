@@ -18,13 +18,6 @@ from uncork_workers.wire.messages import AnswerHead
 log = logging.getLogger("uncork.gateway")
 
 
-class StreamRoute(ApiRoute):
-    """One path of an API that streams."""
-
-    def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> StreamRequest:
-        return StreamRequest(self, connection, head, keep_alive=keep_alive)
-
-
 class StreamRequest(ApiRequest):
     """One request to an API that streams; receives the pieces from the worker.
 

@@ -14,7 +14,7 @@ from uncork_gateway.pages.models.metadata import ModelSource, dialects_of, model
 from uncork_gateway.pages.models.tensors import Outputs
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.requests.api_route import ApiRoute
-from uncork_gateway.requests.stream_route import StreamRoute
+from uncork_gateway.requests.stream_route import StreamRequest
 from uncork_gateway.services.catalogue import Catalogue, Offer
 from uncork_gateway.services.paths import in_force, paths_by_name
 from uncork_gateway.settings import ServerSettings
@@ -194,8 +194,9 @@ class Apis:
 
     def _route(self, api: ApiDescription, dialect: Dialect, settings: GatewaySettings) -> ApiRoute:
         batching = self._batching
-        return (StreamRoute if api.streams else ApiRoute)(
+        return ApiRoute(
             api.name,
+            kind=StreamRequest if api.streams else None,
             dialect=dialect,
             dispatcher=batching.dispatcher,
             tally=batching.metrics.api(api.name),

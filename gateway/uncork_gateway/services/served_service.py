@@ -318,11 +318,3 @@ class ServedService:
         """Return the learned batch times by API; see :meth:`Dispatcher.learned`."""
         learned = {api: self.batching.dispatcher.learned(api) for api in self._apis.in_force}
         return {api: points for api, points in learned.items() if points}
-
-    @property
-    def any_ready(self) -> bool:
-        return self.view.any_ready
-
-    @property
-    def not_ready_reason(self) -> str:
-        return self.view.not_ready_reason

@@ -40,22 +40,19 @@ class Measured(Protocol):
 class Exposition(Collector):
     """The metrics of this process, and those of each service in it.
 
+    Args:
+        services: the services, which may be others at any time.
+
     Attributes:
         registry: collects all of them.
     """
 
-    def __init__(self) -> None:
-        self._services: list[Measured] = []
+    def __init__(self, services: Sequence[Measured]) -> None:
+        self._services = services
         self.registry = CollectorRegistry()
         self.registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-
-    def add(self, service: Measured) -> None:
-        self._services.append(service)
-
-    def remove(self, service: Measured) -> None:
-        self._services.remove(service)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics in the format that a header ``Accept`` asks for, and its media type.

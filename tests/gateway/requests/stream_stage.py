@@ -15,8 +15,9 @@ from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.requests.api_route import ApiRoute
 from uncork_gateway.requests.batch_headers import BatchHeaders
-from uncork_gateway.requests.stream_route import StreamRoute
+from uncork_gateway.requests.stream_route import StreamRequest
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.messages import AnswerHead
 
@@ -65,8 +66,9 @@ class StreamStage:
         dispatcher.set_api(rules)
         for worker in range(workers):
             dispatcher.worker_ready(worker)
-        route = StreamRoute(
+        route = ApiRoute(
             "tell",
+            kind=StreamRequest,
             dialect=Native(make_codec({"kind": "json"})),
             dispatcher=dispatcher,
             tally=self.metrics.api("tell"),

@@ -139,7 +139,7 @@ class Reloader:
                 else:
                     return Outcome(0, "no setting has changed")
             except ReplacementFailed as error:
-                is_serving = any(one.any_ready for one in self._gateway.services)
+                is_serving = any(one.view.any_ready for one in self._gateway.services)
                 state = "the old workers keep running" if is_serving else "no worker is ready"
                 return not_reloaded(reason, failed, state, error)
             except (WrongUsage, ValueError) as error:

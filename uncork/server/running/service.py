@@ -182,7 +182,7 @@ class RunningService:
             if described.done() and (error := described.exception()) is not None:
                 raise ReplacementFailed(str(error))
             if not ready.done():
-                raise ReplacementFailed(self.served.not_ready_reason)
+                raise ReplacementFailed(self.served.view.not_ready_reason)
         finally:
             ready.cancel()
 

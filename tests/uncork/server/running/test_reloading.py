@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -23,7 +24,8 @@ RESTART = Change("port", "3000", "3001", Effect.RESTART)
 
 
 class Service:
-    any_ready = True
+    def __init__(self) -> None:
+        self.view = SimpleNamespace(any_ready=True)
 
 
 class Services:
@@ -177,11 +179,11 @@ async def test_a_reload_that_fails_says_if_nothing_is_ready() -> None:
     """One ready service of several is enough for the old workers to count as running."""
     on = Server(AT_ONCE)
     on.fault = ReplacementFailed("no weights")
-    on.gateway.services[0].any_ready = False
+    on.gateway.services[0].view.any_ready = False
     assert (
         await on.reloader.reload_requested()
     ).message == "failed, the old workers keep running: no weights"
-    on.gateway.services[1].any_ready = False
+    on.gateway.services[1].view.any_ready = False
     assert (await on.reloader.reload_requested()).message == "failed, no worker is ready: no weights"
 
 
