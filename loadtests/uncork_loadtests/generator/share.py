@@ -50,7 +50,6 @@ class ShareResult:
     """Request, expected answer and answer, shortened; empty if every answer was right."""
     first_errors: Mapping[int, str]
     """The first error text by status, shortened."""
-    """Answers with 503 without Retry-After, over the whole run."""
 
 
 def traffic_of(plan: Plan, *, share: int = 0) -> Traffic:

@@ -1,4 +1,4 @@
-"""Users for locust: two closed loops, and one that runs the open loop inside locust.
+"""Users for locust: a closed loop, and one that runs the open loop inside locust.
 
     locust -f loadtests/locustfile.py --host http://127.0.0.1:3000 --headless -u 64 -t 30s --path /predict
     locust -f loadtests/locustfile.py --host http://127.0.0.1:3000 --headless --rate 500 --seconds 30
@@ -9,7 +9,7 @@ users (-u) as workers. A run is void if a generator fell behind; the exit code i
 """
 
 import logging
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from itertools import count
 from typing import Any
 
@@ -44,20 +44,16 @@ _HERE, _SHARE, _PROBLEM, _DONE = "uncork_here", "uncork_share", "uncork_problem"
 _AT_A_TIME = 200
 
 
-class _ClosedLoopUser(FastHttpUser):
+class ClosedLoopUser(FastHttpUser):
     """Posts the bodies in turn, waits for each response, compares it, and pauses."""
 
-    abstract = True
-    _payload: Payload
+    _payload: Payload | None = None
+    """Made once for all users of the process."""
     _numbers = count()
 
     def on_start(self) -> None:
-        # Once for all users of the process.
-        if "_payload" not in type(self).__dict__:
-            type(self)._payload = self.payload(self.environment.parsed_options)
-
-    def payload(self, options: Any) -> Payload:
-        return payload_of(options)
+        if self._payload is None:
+            type(self)._payload = payload_of(self.environment.parsed_options)
 
     def wait_time(self) -> float:
         return float(self.environment.parsed_options.think_ms) / 1000
@@ -65,28 +61,19 @@ class _ClosedLoopUser(FastHttpUser):
     @task
     def ask(self) -> None:
         options: Any = self.environment.parsed_options
-        place = next(self._numbers) % len(self._payload.bodies)
+        payload = self._payload
+        assert payload is not None
+        place = next(self._numbers) % len(payload.bodies)
         headers = {"Content-Type": options.content_type}
         with self.client.post(
             options.path,
-            data=self._payload.bodies[place],  # type: ignore[arg-type]  # bytes are passed on as they are
+            data=payload.bodies[place],  # type: ignore[arg-type]  # bytes are passed on as they are
             headers=headers,
             catch_response=True,
         ) as response:
-            expected = self._payload.expected
+            expected = payload.expected
             if response.ok and expected and not same_answer(response.content, expected[place]):
                 response.failure("wrong response")
-
-
-class NdArrayUser(_ClosedLoopUser):
-    """Sends random rows of --shape, even if files are named."""
-
-    def payload(self, options: Any) -> Payload:
-        return payload_of(Namespace(**{**vars(options), "data": "", "lines": "", "expected": ""}))
-
-
-class JsonUser(_ClosedLoopUser):
-    """Sends the content of --data or --lines."""
 
 
 class OpenLoopUser(User):
@@ -245,12 +232,8 @@ def _prepare(environment: Environment, runner: Any, **_: Any) -> None:
     if isinstance(runner, MasterRunner):
         _Master(environment, runner)
     options: Any = environment.parsed_options
-    ours = {NdArrayUser, JsonUser, OpenLoopUser}
-    if set(environment.user_classes) == ours and not options.user_classes:
-        chosen = (
-            OpenLoopUser if is_open(options) else JsonUser if options.data or options.lines else NdArrayUser
-        )
-        environment.user_classes = [chosen]
+    if set(environment.user_classes) == {ClosedLoopUser, OpenLoopUser} and not options.user_classes:
+        environment.user_classes = [OpenLoopUser if is_open(options) else ClosedLoopUser]
     try:
         payload_of(options)
         if is_open(options):

@@ -81,7 +81,7 @@ def test_clients_that_wait(server: Server, tmp_path: Path) -> None:
             text=True,
             cwd=ROOT,
         )
-    eventually(lambda: '{"NdArrayUser": 3}' in log.read_text())
+    eventually(lambda: '{"ClosedLoopUser": 3}' in log.read_text())
     eventually(lambda: server.metric("uncork_requests_total") > before)
     process.terminate()
     printed, _ = process.communicate(timeout=HANG_S)
