@@ -98,6 +98,13 @@ class InferMethod:
         request = parse(self._request, message)
         return Asked(self._route_of(request), message, getattr(request, "id", ""), request)
 
+    def id_of(self, message: bytes) -> str:
+        """Return the client's id in a request message; empty if it has none, or is malformed."""
+        try:
+            return getattr(parse(self._request, message), "id", "")
+        except GatewayError:
+            return ""
+
     def read(self, asked: Asked) -> Marshalled:
         """Read the rows of a request.
 

@@ -72,7 +72,7 @@ class InferStream:
         try:
             asked = self._method.ask(message)
         except GatewayError as error:
-            self._add(StreamedRequest, message).failed(error)
+            self._add(StreamedRequest, message).refuse(error, request_id=self._method.id_of(message))
             return
         self._add(DecoupledRequest if asked.route.streams else StreamedRequest, message).begin(asked)
 
@@ -152,6 +152,11 @@ class StreamedRequest(ApiCall):
         self._call = call
         self._size = size_bytes
         self.request_id = b"%b.%d" % (call.stream.request_id, call.messages)
+
+    def refuse(self, error: GatewayError, *, request_id: str) -> None:
+        """Respond with an error to a message that names no API."""
+        self._id = request_id
+        self.failed(error)
 
     def begin(self, asked: Asked) -> None:
         self._route, self._id = asked.route, asked.id

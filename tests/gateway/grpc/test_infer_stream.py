@@ -84,7 +84,7 @@ async def test_an_error_takes_the_place_of_an_answer_and_the_stream_goes_on(tmp_
         assert "unknown model: 'nothing'" in failures[0].error_message
         assert "not a valid" in failures[1].error_message
         assert failures[2].error_message == "not this one"
-        assert failures[2].infer_response.id == "rejected"
+        assert [failure.infer_response.id for failure in failures] == ["bad", "", "rejected"]
         assert list(response(await stream.next()).outputs[0].contents.int64_contents) == [20]
         assert stream.code is None
 
