@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
@@ -109,6 +110,23 @@ async def test_a_request_older_than_several_changes_learns_that_its_api_was_remo
         await turns(50)
         assert uploading.replies()[1].body == b"2"
         assert 'api="old"' not in (await on.http.get("/metrics")).text
+
+
+async def test_new_code_that_is_no_text_model_cannot_answer_for_one(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as on:
+        old = await on.worker(serves=service(structs.replace(json_api(), task="embeddings")))
+        asking = [on.post("/echo", 0)]
+        running, _ = await old.batch()
+        asking.append(on.post("/echo", {"input": "a"}))
+        await turns(50)
+        new = await on.standby(2)
+        on.service.take_over([2])
+        old.answer(running, [b"0"])
+        held, _ = await new.batch()
+        new.answer(held, [b'"no embedding"'])
+
+        assert (await asking[0]).json() == 0
+        assert problem(await asking[1], 503) == "this API was replaced while the request was queued"
 
 
 async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
