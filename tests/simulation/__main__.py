@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tests.simulation.schedule import run
+from tests.simulation.outcome import run
 
 _PROCESSES = 2
 _LOT = 20

@@ -1,17 +1,20 @@
-"""Clients of all kinds: good ones, slow ones, those that leave, and those that send nonsense."""
+"""Clients over HTTP: good ones, slow ones, those that leave, and those that send nonsense."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import gzip
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httptools
 
 from tests.simulation.network import End
-from tests.simulation.workers import Row, result_of, status_of, streamed
+from tests.simulation.requests import NATIVE, OF_MODELS, Ask, some_ask
+from tests.simulation.running import RunningService
+from tests.simulation.workers import result_of, status_of, streamed
 from uncork_workers.wire.schema import ApiDescription
 
 if TYPE_CHECKING:
@@ -25,25 +28,6 @@ _INTERIM = 200
 
 
 @dataclass
-class Ask:
-    """A request.
-
-    Attributes:
-        rows: its rows, in one body of the API or, if there are ``many``, of V1.
-        is_bad: True if it cannot be read.
-        sent_at: when its last byte was written.
-    """
-
-    api: str
-    rows: list[Row]
-    many: bool
-    raw: bytes = field(default=b"", repr=False)
-    is_bad: bool = False
-    timeout_s: float | None = None
-    sent_at: float | None = None
-
-
-@dataclass
 class Got:
     """A response, as far as it has arrived."""
 
@@ -53,150 +37,57 @@ class Got:
     is_complete: bool = False
 
 
-class Client:
-    """Sends some requests on one connection, and checks the responses.
+class Caller:
+    """The connection of a client, as an asyncio.Protocol.
 
-    ``only`` is the API of a client that does nothing odd, and must get a result.
+    Attributes:
+        is_closed: True once the gateway sends no more; ``leaves``: once the client has gone.
+        is_slow: True if it sends or reads so slowly that the gateway may give up.
     """
 
     end: End
 
-    def __init__(self, schedule: Schedule, name: str, *, only: ApiDescription | None = None) -> None:
-        self.name = name
-        self._schedule, self._only = schedule, only
+    def __init__(self, schedule: Schedule, name: str) -> None:
+        self.schedule, self.name = schedule, name
         self._random = schedule.draws.random(name)
-        self._parser: Any = httptools.HttpResponseParser(self)
-        self._headers: dict[str, str] = {}
-        self._asks: list[Ask] = []
-        self._got: list[Got] = []
-        self._changed = asyncio.Event()
-        self._is_slow = self._leaves = self._half_closes = self._is_closed = False
+        self.changed = asyncio.Event()
+        self.is_slow = self.leaves = self.is_closed = False
 
-    def _is_odd(self, what: str, probability: float) -> bool:
-        return self._schedule.is_odd(f"{self.name}.{what}", probability)
+    async def connect(self, start_s: float | None, *, grpc: bool = False) -> None:
+        await asyncio.sleep(start_s or self._random.uniform(0, self._random.choice([0.01, 0.2, 3.0])))
+        self.end = self.schedule.connect(self.name, self, self._random, grpc=grpc)
+
+    def has(self, number: int) -> bool:
+        return self.schedule.draws.happens(f"{self.name}.{number}", 0.5)
+
+    def is_odd(self, what: str, probability: float) -> bool:
+        return self.schedule.is_odd(f"{self.name}.{what}", probability)
 
     @property
     def has_left(self) -> bool:
         """True if the gateway knows since an earlier time that the client has gone."""
         lost_at = self.end.peer.lost_at
-        return lost_at is not None and lost_at < self._schedule.loop.now()
+        return lost_at is not None and lost_at < self.schedule.loop.now()
 
-    async def run(self, start_s: float | None = None) -> None:
-        """Connect, ask, and check what comes back."""
-        random = self._random
-        await asyncio.sleep(start_s or random.uniform(0, random.choice([0.01, 0.2, 3.0])))
-        self.end = self._schedule.connect(self, random)
-        pipelines = self._is_odd("pipelines", 0.2)
-        for number in range(1 if self._only else _MOST_REQUESTS):
-            if number and not self._schedule.draws.happens(f"{self.name}.{number}", 0.5):
-                continue
-            self._asks.append(self._ask(number))
-            await self._send(self._asks[-1], number)
-            if not pipelines:
-                await self._until(self._has_all)
-            if self._is_closed or self._leaves:
-                break
-            await asyncio.sleep(random.choice([0.0, 0.0, 0.02, 1.0]))
-        if self._is_odd("half_closes", 0.1):
-            self._half_closes = True
-            self.end.write_eof()
-        await self._until(self._has_all)
-        self._check()
-        self._leaves = True
-        self.end.close()
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                while not (condition() or self._is_closed or self._leaves):
-                    self._changed.clear()
-                    await self._changed.wait()
+                while not (condition() or self.is_closed or self.leaves):
+                    self.changed.clear()
+                    await self.changed.wait()
         except TimeoutError:
-            self._schedule.violated(f"{self.name} waits in vain: {self._asks}, {self._got}")
+            self.schedule.violated(f"{self.name} waits in vain: {vars(self)}")
 
-    def _has_all(self) -> bool:
-        return len(self._got) == len(self._asks) and self._got[-1].is_complete
-
-    # What it sends
-
-    def _ask(self, number: int) -> Ask:
-        schedule, random = self._schedule, self._schedule.draws.random(f"{self.name}.{number}!")
-        api = self._only or random.choice(schedule.service.apis)
-        many = not (api.streams or self._only) and random.random() < 0.4
-        count = random.choice([1, 2, 3, 8]) if many else 1
-        rows = [schedule.row(self, random, repeats=api.coalesce) for _ in range(count)]
-        ask = Ask(api.name, rows, many)
-        if self._is_odd(f"{number}.bad_row", 0.05):
-            rows[-1]["status"] = random.choice([422, 500])
-        if schedule.fails(f"{self.name}.{number}.kills", 0.02):
-            rows[-1]["kills"] = True
-        headers = [b"host: sim", b"content-type: application/json", b"x-tenant: %d" % random.randrange(3)]
-        if api.classes is not None and random.random() < 0.5:
-            headers.append(b"x-request-class: bulk")
-        if self._is_odd(f"{number}.timeout", 0.15):
-            ask.timeout_s = random.choice([0.001, 0.05, 0.5])
-            headers.append(b"x-request-timeout-ms: %d" % (ask.timeout_s * 1000))
-        body = json.dumps({"instances": rows} if many else rows[0]).encode()
-        if self._is_odd(f"{number}.bad_body", 0.05):
-            body, ask.is_bad = body[:-1] + b"<", True
-        path = f"/v1/models/sim.{api.name}:predict" if many else api.route
-        ask.raw = self._raw(path.encode(), headers, body, number)
-        if self._is_odd(f"{number}.bad_head", 0.02):
-            ask.raw, ask.is_bad = b"BREW / HTCPCP\r\n\r\n", True
-        return ask
-
-    def _raw(self, path: bytes, headers: list[bytes], body: bytes, number: int) -> bytes:
-        if self._is_odd(f"{number}.expects_continue", 0.05):
-            headers.append(b"expect: 100-continue")
-        if self._is_odd(f"{number}.chunked", 0.15):
-            headers.append(b"transfer-encoding: chunked")
-            pieces = [*filter(None, self._pieces(body, 3)), b""]
-            body = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
-        else:
-            headers.append(b"content-length: %d" % len(body))
-        return b"\r\n".join([b"POST %b HTTP/1.1" % path, *headers, b"", body])
-
-    async def _send(self, ask: Ask, number: int) -> None:
-        """Send a request, whole or in pieces; the client may leave on the way or soon after."""
-        raw, random = ask.raw, self._random
-        leaves = self._is_odd(f"{number}.leaves", 0.08)
-        if leaves and random.random() < 0.5:
-            raw = raw[: random.randrange(len(raw))]
-        is_slow = self._is_odd(f"{number}.is_slow", 0.05)
-        self._is_slow |= is_slow
-        pause_s = random.choice([0.01, 2.0, 6.0]) if is_slow else 0.0
-        for piece in self._pieces(raw, 4 if is_slow else random.choice([1, 1, 1, 3])):
-            self.end.write(piece)
-            await asyncio.sleep(pause_s)
-        if self._is_odd(f"{number}.does_not_read", 0.05):
-            self._is_slow = True
-            self.end.pause_reading()
-            await asyncio.sleep(random.choice([0.1, 3.0]))
-            self.end.resume_reading()
-        if leaves:
-            self._leaves = True
-            await asyncio.sleep(random.choice([0.0, 0.001, 0.02, 0.3]))
-            random.choice([self.end.abort, self.end.abort, self.end.close])()
-        elif self._schedule.fails(f"{self.name}.{number}.is_cut_off", 0.02):
-            self._leaves = True
-            self.end.reset()
-            self.end.peer.reset()
-        else:
-            ask.sent_at = self._schedule.loop.now()
-
-    def _pieces(self, raw: bytes, count: int) -> list[bytes]:
+    def pieces(self, raw: bytes, count: int) -> list[bytes]:
         cuts = sorted(self._random.randrange(len(raw)) for _ in range(count - 1))
         return [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
 
-    # What comes back: asyncio.Protocol, and the parser's methods
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-        self._changed.set()
+    @abstractmethod
+    def data_received(self, data: bytes) -> None: ...
 
     def eof_received(self) -> None:
-        self._is_closed = True
-        self._changed.set()
+        self.is_closed = True
+        self.changed.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.eof_received()
@@ -205,6 +96,144 @@ class Client:
         """Its requests are small."""
 
     resume_writing = pause_writing
+
+
+class Client(Caller):
+    """Sends some requests on one connection, and checks the responses.
+
+    ``only`` is the API of a client that does nothing odd, and must get a result.
+    """
+
+    def __init__(
+        self, schedule: Schedule, name: str, *, only: tuple[RunningService, ApiDescription] | None = None
+    ) -> None:
+        super().__init__(schedule, name)
+        self._only = only
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._asks: list[Ask] = []
+        self._got: list[Got] = []
+        self._half_closes = False
+
+    async def run(self, start_s: float | None = None) -> None:
+        """Connect, ask, and check what comes back."""
+        await self.connect(start_s)
+        pipelines = self.is_odd("pipelines", 0.2)
+        for number in range(1 if self._only else _MOST_REQUESTS):
+            if number and not self.has(number):
+                continue
+            self._asks.append(self._ask(number))
+            await self._send(self._asks[-1], number)
+            if not pipelines:
+                await self.until(self._has_all)
+            if self.is_closed or self.leaves:
+                break
+            await asyncio.sleep(self._random.choice([0.0, 0.0, 0.02, 1.0]))
+        if self.is_odd("half_closes", 0.1):
+            self._half_closes = True
+            self.end.write_eof()
+        await self.until(self._has_all)
+        self._check()
+        self.leaves = True
+        self.end.close()
+
+    def _has_all(self) -> bool:
+        return len(self._got) == len(self._asks) and self._got[-1].is_complete
+
+    # What it sends
+
+    def _ask(self, number: int) -> Ask:
+        schedule, random = self.schedule, self.schedule.draws.random(f"{self.name}.{number}!")
+        service, api = target = self._only or schedule.target(random)
+        form = NATIVE if self._only or api.streams or random.random() < 0.4 else random.choice(OF_MODELS)
+        is_raw = api.input["kind"] == "raw"
+        many = not (api.streams or self._only or is_raw) and (form is not NATIVE or bool(api.task))
+        ask = some_ask(schedule, self, f"{self.name}.{number}", random, target, many=many)
+        ask.read = form.read
+        headers, body = form.write(ask.rows, api, random)
+        headers |= {"host": "sim", "x-tenant": f"{random.randrange(3)}"}
+        if ask.id:
+            headers["x-request-id"] = ask.id
+        if api.classes is not None and random.random() < 0.5:
+            headers["x-request-class"] = "bulk"
+        if ask.timeout_s is not None:
+            headers["x-request-timeout-ms"] = f"{ask.timeout_s * 1000:g}"
+        if is_raw and form is not NATIVE:
+            ask.faults.add(400)
+        if not is_raw and self.is_odd(f"{number}.bad_body", 0.05):
+            body = body[:-1]
+            ask.faults.add(400)
+        body = self._encoded(ask, headers, body, number)
+        path = form.path.format(ask.model) or service.route_of(api)
+        ask.raw = self._raw(path, headers, body, number)
+        if self.is_odd(f"{number}.bad_head", 0.02):
+            ask.raw, ask.faults, ask.id = b"BREW / HTCPCP\r\n\r\n", {400}, ""
+        return ask
+
+    def _encoded(self, ask: Ask, headers: dict[str, str], body: bytes, number: int) -> bytes:
+        """Return the body, perhaps compressed; it may be too large, or of a type that nobody reads."""
+        size = len(body)
+        if self.is_odd(f"{number}.zipped", 0.1):
+            headers["content-encoding"] = "gzip"
+            body = gzip.compress(body, mtime=0)
+        if self.is_odd(f"{number}.unknown_encoding", 0.02):
+            headers["content-encoding"] = "br"
+            ask.faults.add(415)
+        if ask.read is NATIVE.read and ask.api.input["kind"] != "raw" and self.is_odd(f"{number}.csv", 0.02):
+            headers["content-type"] = "text/csv"
+            ask.faults.add(415)
+        if max(size, len(body)) > self.schedule.settings.max_body_bytes:
+            ask.faults.add(413)
+        return body
+
+    def _raw(self, path: str, headers: dict[str, str], body: bytes, number: int) -> bytes:
+        if self.is_odd(f"{number}.expects_continue", 0.05):
+            headers["expect"] = "100-continue"
+        if self.is_odd(f"{number}.chunked", 0.15):
+            headers["transfer-encoding"] = "chunked"
+            pieces = [*filter(None, self.pieces(body, 3)), b""]
+            body = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
+        else:
+            headers["content-length"] = f"{len(body)}"
+        lines = [f"POST {path} HTTP/1.1", *[f"{name}: {value}" for name, value in headers.items()], "", ""]
+        return "\r\n".join(lines).encode() + body
+
+    async def _send(self, ask: Ask, number: int) -> None:
+        """Send a request, whole or in pieces; the client may leave on the way or soon after."""
+        raw, random = ask.raw, self._random
+        leaves = self.is_odd(f"{number}.leaves", 0.08)
+        if leaves and random.random() < 0.5:
+            raw = raw[: random.randrange(len(raw))]
+        is_slow = self.is_odd(f"{number}.is_slow", 0.05)
+        self.is_slow |= is_slow
+        pause_s = random.choice([0.01, 2.0, 6.0]) if is_slow else 0.0
+        for piece in self.pieces(raw, 4 if is_slow else random.choice([1, 1, 1, 3])):
+            self.end.write(piece)
+            await asyncio.sleep(pause_s)
+        if self.is_odd(f"{number}.does_not_read", 0.05):
+            self.is_slow = True
+            self.end.pause_reading()
+            await asyncio.sleep(random.choice([0.1, 3.0]))
+            self.end.resume_reading()
+        if ask.api.streams and not leaves and self.is_odd(f"{number}.leaves_in_stream", 0.2):
+            leaves = True
+            await self.until(lambda: bool(self._got) and bool(self._got[-1].body))
+        if leaves:
+            self.leaves = True
+            await asyncio.sleep(random.choice([0.0, 0.001, 0.02, 0.3]))
+            random.choice([self.end.abort, self.end.abort, self.end.close])()
+        elif self.schedule.fails(f"{self.name}.{number}.is_cut_off", 0.02):
+            self.leaves = True
+            self.end.reset()
+            self.end.peer.reset()
+        else:
+            ask.sent_at = self.schedule.loop.now()
+
+    # What comes back: asyncio.Protocol, and the parser's methods
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+        self.changed.set()
 
     def on_message_begin(self) -> None:
         self._headers = {}
@@ -228,47 +257,44 @@ class Client:
 
     def _check_time(self) -> None:
         ask, is_first = self._asks[0], len(self._got) == 1
-        if (
-            ask.timeout_s is None
-            or ask.sent_at is None
-            or not is_first
-            or self.end.is_uneven
-            or self._is_slow
-        ):
+        if ask.timeout_s is None or ask.sent_at is None or not is_first or self.end.is_uneven or self.is_slow:
             return
-        waited_s = self._schedule.loop.now() - ask.sent_at
+        waited_s = self.schedule.loop.now() - ask.sent_at
         if waited_s > ask.timeout_s + _LATE_S:
-            self._schedule.violated(f"{self.name} waited {waited_s:g} s for {self._got}: {ask}")
+            self.schedule.violated(f"{self.name} waited {waited_s:g} s for {self._got}: {ask}")
 
     def _check(self) -> None:
         if len(self._got) > len(self._asks):
-            self._schedule.violated(f"{self.name} got {self._got} for {self._asks}")
+            self.schedule.violated(f"{self.name} got {self._got} for {self._asks}")
         for ask, got in zip(self._asks, self._got, strict=False):
-            self._schedule.statuses[got.status] += 1
+            self.schedule.statuses[got.status] += 1
             problem = self._problem(ask, got)
             if problem or (self._only and got.status != 200):
-                self._schedule.violated(f"{self.name}: {problem}: {ask}, {got}")
-        is_good = not (self._is_slow or self._half_closes) and all(
+                self.schedule.violated(f"{self.name}: {problem}: {ask}, {got}")
+        is_good = not (self.is_slow or self._half_closes) and all(
             ask.sent_at is not None for ask in self._asks
         )
         last = self._got[-1] if self._got else None
         ends = last is not None and (last.headers.get("connection") == "close" or not last.is_complete)
-        if len(self._got) < len(self._asks) and is_good and not ends and not self._schedule.is_stopping:
-            self._schedule.violated(f"{self.name} got no response: {self._asks}, {self._got}")
+        if len(self._got) < len(self._asks) and is_good and not ends and not self.schedule.is_stopping:
+            self.schedule.violated(f"{self.name} got no response: {self._asks}, {self._got}")
 
     def _problem(self, ask: Ask, got: Got) -> str:
         """Return what is wrong with a response; empty if nothing is."""
+        service, model = ask.service, ask.model
+        if ask.id and not self.is_slow and got.headers.get("x-request-id", ask.id) != ask.id:
+            return "the response to another request"
         if got.status != 200:
-            allowed = self._schedule.allowed(ask, is_slow=self._is_slow)
-            return "" if got.status in allowed else "a status that nothing explains"
-        if ask.is_bad or status_of(ask.rows) != 200:
+            is_slow = self.is_slow and got.status == 408
+            is_explained = is_slow or service.explains(ask, got.status, got.body.decode())
+            return "" if is_explained else "a status that nothing explains"
+        if ask.faults or status_of(ask.rows) != 200:
             return "a result for nonsense"
         if "transfer-encoding" in got.headers:
-            whole = b"".join(streamed(ask.api, ask.rows[0]))
+            whole = b"".join(streamed(model, ask.rows[0]))
             is_right = got.body == whole if got.is_complete else whole.startswith(got.body)
             return "" if is_right else "another stream"
         if not got.is_complete:
-            return "" if self._leaves else "half a response"
-        said = json.loads(got.body)
-        results = said["predictions"] if ask.many else [said]
-        return "" if results == [result_of(ask.api, row) for row in ask.rows] else "another result"
+            return "" if self.leaves else "half a response"
+        is_right = ask.read(got.headers, got.body) == [result_of(model, row) for row in ask.rows]
+        return "" if is_right else "another result"

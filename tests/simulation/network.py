@@ -109,6 +109,8 @@ class End(asyncio.Transport):
         self._writes_end = self._closing = self._paused_peer = False
         self._eof = False
         """True once the peer has ended its side."""
+        self._written = self._arrived = 0
+        self._awaited: list[tuple[int, Callable[[], None]]] = []
         self.lost_at: float | None = None
         """When the connection ended for the protocol of this end."""
 
@@ -125,13 +127,24 @@ class End(asyncio.Transport):
         if self.lost_at is not None or (self._closing and not self._out):
             return
         self._out += data
+        self._written += len(data)
         if self.get_write_buffer_size() > self._high and not self._paused_peer:
             self._paused_peer = True
             self.protocol.pause_writing()
         self._send()
 
+    def when_arrived(self, then: Callable[[], None]) -> None:
+        """Call ``then`` when all that was written so far has arrived."""
+        self._awaited.append((self._written, then))
+
     def get_write_buffer_size(self) -> int:
         return max(0, len(self._out) - self._kernel)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Keep its own limit, which may be lower."""
+
+    def can_write_eof(self) -> bool:
+        return True
 
     def write_eof(self) -> None:
         if not (self._closing or self._writes_end):
@@ -203,6 +216,9 @@ class End(asyncio.Transport):
             del self._out[:count]
             self.peer._note(piece)
             self.peer.protocol.data_received(piece)
+            self._arrived += len(piece)
+            while self._awaited and self._awaited[0][0] <= self._arrived:
+                self._awaited.pop(0)[1]()
             if self._paused_peer and not self.get_write_buffer_size():
                 self._paused_peer = False
                 self.protocol.resume_writing()

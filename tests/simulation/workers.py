@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from tests.simulation.network import End
+from uncork_workers.definition.adapters import Json
+from uncork_workers.process.batches.merging import BatchRequests, merge
 from uncork_workers.supervision.launcher import WorkerProcess
+from uncork_workers.wire.forms import RawForm, TensorForm, expand_forms
 from uncork_workers.wire.frames import FrameDecoder, encode_frame, split_payload
 from uncork_workers.wire.handshake import Application
 from uncork_workers.wire.messages import (
@@ -30,24 +34,47 @@ from uncork_workers.wire.messages import (
     TakeFile,
     WarmUp,
 )
+from uncork_workers.wire.schema import ApiDescription
+from uncork_workers.wire.tensors import prefixed
 
 if TYPE_CHECKING:
-    from tests.simulation.schedule import Schedule
+    from tests.simulation.running import RunningService
 
-SOCKET, STANDBY_SOCKET = "workers", "standbys"
+_JSON = Json()
 _TEXT = "text/plain"
 _STREAMED_PIECES = 4
+BAD_ROW = "the row is bad"
 Row = dict[str, Any]
 
 
-def result_of(api: str, row: Row) -> list[Any]:
+def values_of(row: Row) -> list[int]:
+    """A row of an array."""
+    return [row["n"], ord(row["g"]), row.get("status", 200), int(row.get("kills", False))]
+
+
+def row_of_values(values: Sequence[int]) -> Row:
+    number, group, status, kills = values
+    return {"n": number, "g": chr(group), "status": status, "kills": bool(kills)}
+
+
+def rows_of(batch: Batch, bodies: Sequence[bytes]) -> list[list[Row]]:
+    """Return the rows of each request of a batch."""
+    forms = [None if isinstance(form, RawForm) else form for form in expand_forms(batch.forms, len(bodies))]
+    rows = iter(merge(_JSON, BatchRequests(bodies, batch.rows, forms)))
+    return [
+        [row if isinstance(row, dict) else row_of_values(row) for row in itertools.islice(rows, count)]
+        for count in batch.rows
+    ]
+
+
+def result_of(model: str, row: Row) -> str:
     """The model of the simulation. No other row of any API has the same result."""
-    return [api, row["n"], row["g"]]
+    return f"{model} {row['n']} {row['g']}"
 
 
-def streamed(api: str, row: Row) -> list[bytes]:
+def streamed(model: str, row: Row) -> list[bytes]:
     """The pieces of a streamed response."""
-    return [b"%b %d %d\n" % (api.encode(), row["n"], number) for number in range(_STREAMED_PIECES)]
+    return [b"%b %d\n" % (result_of(model, row).encode(), number) for number in range(_STREAMED_PIECES)]
 
 
 def status_of(rows: Sequence[Row]) -> int:
@@ -58,8 +85,8 @@ def status_of(rows: Sequence[Row]) -> int:
 class Processes:
     """Launches workers: the part of the supervisor that this simulation replaces."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
+    def __init__(self, service: RunningService) -> None:
+        self._service = service
         self._launches = 0
         self.running: dict[int, WorkerProcess] = {}
         self.workers: dict[int, Worker] = {}
@@ -67,11 +94,11 @@ class Processes:
     async def launch(self, index: int, *, standby: bool = False) -> WorkerProcess:
         self._launches += 1
         launch = self._launches
-        if self._schedule.fails(f"w{launch}.no_start", 0.03):
+        if self._service.schedule.fails(f"{self._service.prefix}w{launch}.no_start", 0.03):
             raise OSError("no process left")
         process = WorkerProcess(index, launch, asyncio.get_running_loop().create_future())
         self.running[launch] = process
-        self.workers[launch] = Worker(self._schedule, index, launch, standby=standby, process=process)
+        self.workers[launch] = Worker(self._service, index, launch, standby=standby, process=process)
         return process
 
     def kill(self, launch: int) -> None:
@@ -87,19 +114,19 @@ class Worker:
 
     def __init__(
         self,
-        schedule: Schedule,
+        service: RunningService,
         index: int,
         launch: int | None,
         *,
         standby: bool,
         process: WorkerProcess | None,
     ) -> None:
-        self._schedule, self._loop = schedule, schedule.loop
+        self._of, self._schedule, self._loop = service, service.schedule, service.schedule.loop
         self._index, self._launch, self._standby, self._process = index, launch, standby, process
-        self.name = f"w{launch}" if launch is not None else f"x{index}"
-        self._random = schedule.draws.random(self.name)
-        self._service = schedule.service
-        self._streaming = {api.name for api in self._service.apis if api.streams}
+        self.name = service.prefix + (f"w{launch}" if launch is not None else f"x{index}")
+        self._random = self._schedule.draws.random(self.name)
+        self._service = service.description
+        self._apis = {api.name: api for api in self._service.apis}
         self._in_order = all(api.concurrency == 1 for api in self._service.apis)
         self._slowness = self._random.choice([0.2, 1.0, 1.0, 5.0])
         self._decoder = FrameDecoder()
@@ -120,7 +147,7 @@ class Worker:
             self._end.abort()
         if self._process is not None and self._launch is not None:
             self._process.lacked_memory = lacked_memory
-            del self._schedule.processes.running[self._launch]
+            del self._of.processes.running[self._launch]
             self._process.ended.set_result(how)
 
     def _later(self, seconds: float, does: Any, *args: Any) -> None:
@@ -136,10 +163,10 @@ class Worker:
             return
         if self._fault("dies_early", 0.03):
             return self.die("died")
-        pool = self._schedule.served.pool
+        pool = self._of.served.pool
         network = self._schedule.network
         if self._launch is not None:
-            made = self._loop.servers[STANDBY_SOCKET if self._standby else SOCKET]()
+            made = self._loop.servers[self._of.standby_socket if self._standby else self._of.socket]()
             self._end = network.connect(self.name, made, self, self._random)
         else:
             self._end = network.connect(self.name, _Accepted(), self, self._random)
@@ -192,8 +219,7 @@ class Worker:
     # Batches
 
     def _take(self, batch: Batch, payload: bytes) -> None:
-        bodies = split_payload(payload, batch.lengths)
-        requests = [json.loads(b"[%b]" % body) for body in bodies]
+        requests = rows_of(batch, split_payload(payload, batch.lengths))
         self._queue.append((batch, requests))
         if self._in_order and len(self._queue) + len(self._running) > 2:
             self._schedule.violated(f"{self.name} has {[*self._running]} and {len(self._queue)} more batches")
@@ -208,7 +234,7 @@ class Worker:
     def _begin(self, batch: Batch, requests: list[list[Row]]) -> None:
         self._served += 1
         of_batch = f"b{self._served}."
-        self._schedule.begins(batch, requests)
+        self._of.begins(batch, requests)
         seconds = self._slowness * (0.002 + 0.001 * sum(batch.rows)) * self._random.uniform(0.8, 1.2)
         if self._fault(f"{of_batch}slow", 0.02):
             seconds += self._random.choice([0.5, 3.0])
@@ -219,18 +245,18 @@ class Worker:
             self._later(seconds / 2, lambda: self.die("died", lacked_memory=lacks))
         elif any(row.get("kills") for rows in requests for row in rows):
             self._later(seconds / 2, self.die, "died")
-        elif batch.api in self._streaming:
+        elif self._apis[batch.api].streams:
             self._later(seconds, self._stream, batch, requests[0][0], 0)
         else:
             self._later(seconds, self._finish, batch, requests, of_batch, seconds)
 
     def _finish(self, batch: Batch, requests: list[list[Row]], of_batch: str, seconds: float) -> None:
-        statuses = list(map(status_of, requests))
+        statuses, api = list(map(status_of, requests)), self._apis[batch.api]
+        results = [[result_of(self._of.model_of(api), row) for row in rows] for rows in requests]
+        are_tensors = [wanted == "tensors" and not api.task for wanted in batch.raw or [""] * len(requests)]
         bodies = [
-            ",".join(json.dumps(result_of(batch.api, row)) for row in rows).encode()
-            if status == 200
-            else b"the row is bad"
-            for status, rows in zip(statuses, requests, strict=True)
+            (_written(some, api, as_tensor=as_tensor) if status == 200 else BAD_ROW.encode())
+            for status, some, as_tensor in zip(statuses, results, are_tensors, strict=True)
         ]
         reply = Reply(
             batch=batch.batch,
@@ -240,7 +266,11 @@ class Worker:
             lengths=list(map(len, bodies)),
             chunks=[(sum(batch.costs or batch.rows), seconds)] if max(statuses) == 200 else [],
             cancelled=batch.batch in self._departed,
+            forms=tuple([TensorForm("BYTES", ()) if as_tensor else None for as_tensor in are_tensors]),
         )
+        if api.input["kind"] == "raw":
+            types = [_TEXT if status == 200 else "" for status in statuses]
+            reply = replace(reply, content_types=types, headers=[[("x-of", api.name)] for _ in requests])
         if self._fault(f"{of_batch}runs_out_of_memory", 0.03):
             limit = max(1.0, sum(batch.costs or batch.rows) // 2)
             reply = replace(reply, limit=limit, memory_failures=1)
@@ -256,7 +286,7 @@ class Worker:
         self._ended(batch)
 
     def _stream(self, batch: Batch, row: Row, number: int) -> None:
-        pieces = streamed(batch.api, row)
+        pieces = streamed(self._of.model_of(self._apis[batch.api]), row)
         status = status_of([row])
         if status == 200 and number < len(pieces) and not self._departed.get(batch.batch):
             head = None if number else AnswerHead(200, _TEXT)
@@ -264,13 +294,22 @@ class Worker:
             if number == 1 and self._fault(f"b{self._served}.dies_in_stream", 0.1):
                 return self._later(0.05, self.die, "died")
             return self._later(self._slowness * 0.01, self._stream, batch, row, number + 1)
-        body = b"" if status == 200 else b"the row is bad"
+        body = b"" if status == 200 else BAD_ROW.encode()
         self._send(Reply(batch.batch, status == 200, 0.01, [status], [len(body)], []), [body])
         self._ended(batch)
 
     def _ended(self, batch: Batch) -> None:
         del self._running[batch.batch]
         self._begin_next()
+
+
+def _written(results: Sequence[str], api: ApiDescription, *, as_tensor: bool) -> bytes:
+    if as_tensor:
+        return prefixed([result.encode() for result in results])
+    if api.input["kind"] == "raw":
+        return results[0].encode()
+    rows = [{"embedding": result, "tokens": 1} if api.task else result for result in results]
+    return json.dumps(rows)[1:-1].encode()
 
 
 class _Accepted:
