@@ -1,9 +1,8 @@
-"""Every advice and its figures. A key is a code, and what is special about the case."""
+"""Cases of every advice. A key is a code, and what is special about the case."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tests.gateway.pages.status.staged import DIED, FAILURE, UNHEALTHY, figures, recent, stats, work
 from uncork_dispatcher import Estimate
@@ -22,160 +21,128 @@ NONE = stats({"policy": "none"}, limit_rows=1)
 MIXED = recent(batches=30, each=3, rows=8, took_s=1.0, rate=900)
 HARD = recent(batches=30, each=32, took_s=1.0, rate=900)
 
-CASES: dict[str, tuple[Figures, dict[str, Any]]] = {
-    "no_worker": (figures(work=work(0), not_ready_reason=DIED), {}),
-    "no_worker, proxy": (figures(work=work(0), not_ready_reason=UNHEALTHY), {}),
-    "errors": (
-        figures(recent=recent(batches=7, errors={500: 2, 504: 1}), failure=FAILURE),
-        {"failed": 2, "status": 500, "error": "IndexError", "error_id": "77ab"},
+CASES: dict[str, Figures] = {
+    "no_worker": figures(work=work(0), not_ready_reason=DIED),
+    "no_worker, proxy": figures(work=work(0), not_ready_reason=UNHEALTHY),
+    "errors": figures(recent=recent(batches=7, errors={500: 2, 504: 1}), failure=FAILURE),
+    "errors, without an exception": figures(recent=recent(errors={503: 2})),
+    "errors, proxy": figures(recent=recent(batches=7, errors={500: 3})),
+    "errors, proxy, slow server": figures(recent=recent(batches=7, errors={504: 3})),
+    "memory_limit": figures(stats(fits=28.0)),
+    "memory_limit, of cost": figures(stats({"max_batch_rows": 4096}, fits=900.5), weighs=True),
+    "goal_out_of_reach": figures(stats(smallest_rows=200.0), recent=recent(batches=3, ran_s=0.41)),
+    "goal_out_of_reach, proxy": figures(recent=recent(batches=3), goal_s=0.0105),
+    "raise_cap": figures(stats(CAP_4), recent=CAPPED),
+    "raise_cap, proxy, with few requests at a time": figures(stats(CAP_4), recent=FEW_AT_A_TIME, goal_s=None),
+    "raise_cap, which counts padding": figures(
+        stats(CAP_4, padding=Padding("longest", 0.5)),
+        recent=recent(batches=30, each=2, reason="full", rate=140, took_s=0.1),
     ),
-    "errors, without an exception": (figures(recent=recent(errors={503: 2})), {"failed": 2, "status": 503}),
-    "errors, proxy": (figures(recent=recent(batches=7, errors={500: 3})), {"failed": 3, "status": 500}),
-    "errors, proxy, slow server": (
-        figures(recent=recent(batches=7, errors={504: 3})),
-        {"failed": 3, "status": 504},
+    "raise_batch_bytes": figures(recent=FULL),
+    "raise_goal": figures(recent=recent(batches=30, each=8, took_s=0.04, rate=400), goal_s=0.030),
+    "bulk_without_room": figures(
+        stats({"goal_s": 0.02, "bulk_goal_s": math.inf}, bulk=ClassStats(3, 30.0, 0, 2.0)),
+        recent=recent(batches=30, rate=10),
     ),
-    "memory_limit": (
-        figures(stats(fits=28.0)),
-        {"fits": 28.0, "unit": "row", "part": "worker", "setting": "mb_max_batch_size", "to": 28},
+    "policy_none": figures(NONE),
+    "split_requests": figures(stats(padding=Padding("longest", 0.62)), recent=MIXED, weighs=True),
+    "add_workers, late": figures(recent=HARD),
+    "add_workers, late, proxy": figures(recent=HARD, work=work(2)),
+    "add_workers, refused": figures(recent=recent(batches=10, each=32, sheds={"deadline": 80}, rate=900)),
+    "add_workers, refused, bursts": figures(
+        recent=recent(batches=10, each=32, sheds={"deadline": 80}, rate=100)
     ),
-    "memory_limit, of cost": (
-        figures(stats({"max_batch_rows": 4096}, fits=900.5), weighs=True),
-        {"fits": 900.5, "unit": "unit of cost", "part": "worker", "setting": "mb_max_batch_size", "to": 900},
+    "add_workers, no room": figures(
+        recent=recent(batches=10, each=20, rate=300), others_share=0.5, busiest_other="b"
     ),
-    "goal_out_of_reach": (
-        figures(stats(smallest_rows=200.0), recent=recent(batches=3, ran_s=0.41)),
-        {"rows": 200.0, "needed_s": 0.41, "goal_s": 0.3, "setting": "mb_max_latency"},
+    "add_workers, waiting": figures(
+        NONE, recent=recent(batches=600, queued_s=0.575, took_s=0.59, rate=70), goal_s=1.0
     ),
-    "goal_out_of_reach, proxy": (
-        figures(recent=recent(batches=3), goal_s=0.0105),
-        {"rows": 1.0, "needed_s": 0.012, "goal_s": 0.0105, "setting": "--goal-ms"},
+    "raise_queue": figures(recent=recent(batches=900, sheds={"queue_full": 2}, rate=50)),
+    "add_workers, reserved": figures(
+        stats({"workers": 1}, workers=1),
+        recent=recent(batches=600, each=8, sheds={"deadline": 100}, rate=900),
     ),
-    "raise_cap": (
-        figures(stats(CAP_4), recent=CAPPED),
-        {"share": 1.0, "cap": 4, "setting": "mb_max_batch_size", "to": 8},
+    "long_neighbor": figures(
+        recent=recent(batches=30, queued_s=0.5, took_s=0.6),
+        others_share=0.9,
+        busiest_other="slow",
+        longest_other=("slow", 2.0),
     ),
-    "raise_cap, proxy, with few requests at a time": (
-        figures(stats(CAP_4), recent=FEW_AT_A_TIME, goal_s=None),
-        {"share": 1.0, "cap": 4, "setting": "--max-batch-size", "to": 6},
+    "long_neighbor, refused": figures(
+        recent=recent(batches=30, sheds={"deadline": 10}),
+        work=work(workers=4),
+        longest_other=("slow", 0.295),
     ),
-    "raise_cap, which counts padding": (
-        figures(
-            stats(CAP_4, padding=Padding("longest", 0.5)),
-            recent=recent(batches=30, each=2, reason="full", rate=140, took_s=0.1),
-        ),
-        {"share": 1.0, "cap": 4, "setting": "mb_max_batch_size", "to": 8},
+    "long_neighbor, proxy": figures(recent=recent(batches=30, took_s=0.6), longest_other=("slow", 2.0)),
+    "shared_workers": figures(
+        recent=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"
     ),
-    "raise_batch_bytes": (
-        figures(recent=FULL),
-        {"share": 1.0, "rows": 4.0, "cap": 32, "setting": "mb_max_batch_bytes", "now": 67108864},
+    "shared_workers, proxy": figures(
+        recent=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"
     ),
-    "raise_goal": (
-        figures(recent=recent(batches=30, each=8, took_s=0.04, rate=400), goal_s=0.030),
-        {"goal_s": 0.03, "rows": 1, "setting": "mb_max_latency"},
+    "client_deadline": figures(recent=recent(batches=30, sheds={"client_deadline": 12})),
+    "client_deadline, of one": figures(recent=recent(batches=3, sheds={"client_deadline": 1})),
+    "fixed_window": figures(stats({"policy": "fixed:20"}), recent=recent(batches=30, queued_s=0.02)),
+    "slope_dominated": figures(recent=recent(batches=30, each=2, rate=100, estimate=BY_ROWS)),
+    "slope_dominated, with a small gain, of units of cost": figures(
+        recent=recent(batches=30, each=2, rate=100, estimate=ALMOST_BY_ROWS), weighs=True
     ),
-    "bulk_without_room": (
-        figures(
-            stats({"goal_s": 0.02, "bulk_goal_s": math.inf}, bulk=ClassStats(3, 30.0, 0, 2.0)),
-            recent=recent(batches=30, rate=10),
-        ),
-        {"goal_s": 0.02, "fixed_s": 0.01, "setting": "mb_max_latency", "to_s": 0.036},
+    "give_cost": figures(
+        stats(padding=Padding("longest_bytes", 0.3)), recent=recent(batches=30, estimate=NOISY)
     ),
-    "policy_none": (figures(NONE), {}),
-    "split_requests": (
-        figures(stats(padding=Padding("longest", 0.62)), recent=MIXED, weighs=True),
-        {"share": 0.62, "rows": 8.0},
+    "noisy": figures(recent=recent(batches=30, estimate=NOISY)),
+    "noisy, despite a cost": figures(recent=recent(batches=30, estimate=NOISY), weighs=True),
+    "noisy, proxy": figures(recent=recent(batches=30, estimate=NOISY), goal_s=None),
+    "thin_traffic": figures(recent=recent(batches=30, rate=20)),
+}
+UNHURRIED = recent(batches=30, each=3, rows=8, took_s=1.0)
+HALF = Padding("longest", 0.5)
+# What only looks wrong, or is another fault than it looks.
+LOOKS: dict[str, Figures] = {
+    "idle": figures(),
+    "busy": figures(recent=recent(batches=30, each=6, rate=200)),
+    "few full batches": figures(stats(CAP_4), recent=recent(batches=4, each=4, reason="full", rate=900)),
+    "a cap that costs nothing": figures(stats(CAP_4), recent=FULL._replace(estimate=BY_ROWS)),
+    "a cap that is as large as the goal allows": figures(stats(CAP_4), recent=FULL, goal_s=0.021),
+    "a queue that is full for want of workers": figures(
+        recent=recent(batches=90, sheds={"queue_full": 9}, rate=900)
     ),
-    "add_workers, late": (
-        figures(recent=HARD),
-        {"rate": 900.0, "capacity": 432.43243, "more": 2, "option": "--workers"},
+    "a stream, which cannot be merged": figures(stats({"policy": "none"}, limit_rows=1), streams=True),
+    # A cost is advised instead of a search for noise where it helps; a proxy has no setting for it.
+    **{
+        f"noise, {case}": figures(
+            stats(padding=padding), recent=recent(batches=30, estimate=NOISY), weighs=weighs
+        )
+        for case, padding, weighs in (
+            ("of bytes", Padding("bytes", 0.2), False),
+            ("of the longest", Padding("longest_bytes", 0.2), False),
+            ("despite a cost", Padding("longest", 0.2), True),
+            ("despite a cost, of bytes", Padding("longest_bytes", 0.2), True),
+            ("of a proxy", Padding("longest_bytes", 0.2), False),
+        )
+    },
+    "time by rows": figures(recent=UNHURRIED._replace(estimate=BY_ROWS), weighs=True),
+    "time by rows, half of it padding": figures(
+        stats(padding=HALF), recent=UNHURRIED._replace(estimate=BY_ROWS), weighs=True
     ),
-    "add_workers, late, proxy": (
-        figures(recent=HARD, work=work(2)),
-        {"rate": 900.0, "capacity": 864.86486, "more": 1, "option": "--concurrency"},
+    # Of a cap of 32 that counts padding, 9 rows are more than half of what fits.
+    "batches full of bytes": figures(recent=recent(batches=30, each=9, reason="full", rate=100)),
+    "batches full of padding": figures(
+        stats(padding=HALF), recent=recent(batches=30, each=9, reason="full", rate=100)
     ),
-    "add_workers, refused": (
-        figures(recent=recent(batches=10, each=32, sheds={"deadline": 80}, rate=900)),
-        {"rate": 900.0, "capacity": 432.43243, "more": 2, "option": "--workers"},
-    ),
-    "add_workers, refused, bursts": (
-        figures(recent=recent(batches=10, each=32, sheds={"deadline": 80}, rate=100)),
-        {"rate": 100.0, "capacity": 432.43243, "more": 1, "option": "--workers", "refused": 80},
-    ),
-    "add_workers, no room": (
-        figures(recent=recent(batches=10, each=20, rate=300), others_share=0.5, busiest_other="b"),
-        {"rate": 300.0, "capacity": 432.43243, "more": 1, "option": "--workers", "others": 0.5},
-    ),
-    "add_workers, waiting": (
-        figures(NONE, recent=recent(batches=600, queued_s=0.575, took_s=0.59, rate=70), goal_s=1.0),
-        {"rate": 70.0, "capacity": 83.333333, "more": 1, "queue_s": 0.575, "run_s": 0.012},
-    ),
-    "raise_queue": (
-        figures(recent=recent(batches=900, sheds={"queue_full": 2}, rate=50)),
-        {"refused": 2, "rate": 50.0, "capacity": 432.43243, "queue_rows": 20000, "queue_bytes": 268435456},
-    ),
-    "add_workers, reserved": (
-        figures(
-            stats({"workers": 1}, workers=1),
-            recent=recent(batches=600, each=8, sheds={"deadline": 100}, rate=900),
-        ),
-        {"rate": 900.0, "option": "workers of this API"},
-    ),
-    "long_neighbor": (
-        figures(
-            recent=recent(batches=30, queued_s=0.5, took_s=0.6),
-            others_share=0.9,
-            busiest_other="slow",
-            longest_other=("slow", 2.0),
-        ),
-        {"other": "slow", "other_s": 2.0, "goal_s": 0.3, "option": "--workers", "to": 2},
-    ),
-    "long_neighbor, refused": (
-        figures(
-            recent=recent(batches=30, sheds={"deadline": 10}),
-            work=work(workers=4),
-            longest_other=("slow", 0.295),
-        ),
-        {"other_s": 0.295, "to": 4},
-    ),
-    "long_neighbor, proxy": (
-        figures(recent=recent(batches=30, took_s=0.6), longest_other=("slow", 2.0)),
-        {"other": "slow", "other_s": 2.0},
-    ),
-    "shared_workers": (
-        figures(recent=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"),
-        {"queue_s": 0.2, "run_s": 0.012, "others": 0.9, "other": "slow", "option": "--workers"},
-    ),
-    "shared_workers, proxy": (
-        figures(recent=recent(batches=30, queued_s=0.2), others_share=0.9, busiest_other="slow"),
-        {"queue_s": 0.2, "run_s": 0.012, "others": 0.9, "other": "slow", "option": "--concurrency"},
-    ),
-    "client_deadline": (figures(recent=recent(batches=30, sheds={"client_deadline": 12})), {"passed": 12}),
-    "client_deadline, of one": (
-        figures(recent=recent(batches=3, sheds={"client_deadline": 1})),
-        {"passed": 1},
-    ),
-    "fixed_window": (
-        figures(stats({"policy": "fixed:20"}), recent=recent(batches=30, queued_s=0.02)),
-        {"policy": "fixed:20", "queue_s": 0.02, "requests": 1.0},
-    ),
-    "slope_dominated": (
-        figures(recent=recent(batches=30, each=2, rate=100, estimate=BY_ROWS)),
-        {"rows": 32, "gain": 1.0483619},
-    ),
-    "slope_dominated, with a small gain, of units of cost": (
-        figures(recent=recent(batches=30, each=2, rate=100, estimate=ALMOST_BY_ROWS), weighs=True),
-        {"rows": 32, "gain": 1.1446345},
-    ),
-    "give_cost": (
-        figures(stats(padding=Padding("longest_bytes", 0.3)), recent=recent(batches=30, estimate=NOISY)),
-        {"cost": "bytes", "setting": "mb_max_batch_size"},
-    ),
-    "noisy": (figures(recent=recent(batches=30, estimate=NOISY)), {"spread": 0.6}),
-    "noisy, despite a cost": (
-        figures(recent=recent(batches=30, estimate=NOISY), weighs=True),
-        {"spread": 0.6},
-    ),
-    "noisy, proxy": (figures(recent=recent(batches=30, estimate=NOISY), goal_s=None), {"spread": 0.6}),
-    "thin_traffic": (figures(recent=recent(batches=30, rate=20)), {"gap_s": 0.05, "alone_s": 0.012}),
+    # Uncork limits the padding between requests; inside a request it cannot.
+    **{
+        f"padding, {case}": figures(stats(padding=padding), recent=window, weighs=True)
+        for case, padding, window in (
+            ("mixed", HALF, UNHURRIED),
+            ("unknown", None, UNHURRIED),
+            ("of bytes", Padding("longest_bytes", 0.5), UNHURRIED),
+            ("little", Padding("longest", 0.49), UNHURRIED),
+            ("in time", HALF, recent(batches=30, each=3, rows=8, rate=10)),
+            ("of requests of one row", HALF, recent(batches=30, each=24, took_s=1.0)),
+            ("less than the fixed part", HALF, recent(batches=30, each=1, rows=8, took_s=1.0)),
+            ("without an estimate", HALF, UNHURRIED._replace(estimate=None)),
+        )
+    },
 }

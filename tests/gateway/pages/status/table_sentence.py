@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tests.gateway.pages.status.staged import FAILURE, TOKENS, figures, recent, stats, work
 from uncork_dispatcher import Estimate
 from uncork_dispatcher.learning.measures import Padding
@@ -15,6 +17,8 @@ SLOW_SERVER = Estimate(intercept_s=11.2, slope_s=0.15, spread=0.004, earned_rows
 NO_WEIGHTS = "no worker is ready: worker 0 failed in setup: OSError: no weights (7 times in a row)"
 LARGE = {"max_batch_rows": 1000}
 CAP_4 = {"max_batch_rows": 4}
+NONE = stats({"policy": "none"}, limit_rows=1)
+FULL = recent(batches=30, each=4, reason="full", rate=300, took_s=0.1)
 
 CASES: dict[str, Figures] = {
     "idle": figures(),
@@ -112,4 +116,25 @@ CASES: dict[str, Figures] = {
         work=work(0),
         not_ready_reason="no server is healthy: http://10.0.0.7:8000: not checked yet",
     ),
+    "a low cap, with batches of one size": figures(stats(CAP_4, slope_error_s=math.inf), recent=FULL),
+    "a low cap, with one request at a time": figures(
+        stats(CAP_4), recent=recent(batches=30, rows=4, reason="full", rate=220, took_s=0.018)
+    ),
+    "a low cap, next to a busy service": figures(
+        stats(CAP_4), recent=FULL, others_share=0.6, busiest_other="slow"
+    ),
+    "a low cap, and requests that wait for a busy service": figures(
+        stats(CAP_4),
+        recent=recent(batches=30, each=4, reason="full", rate=300, took_s=0.1, queued_s=0.08),
+        others_share=0.6,
+        busiest_other="slow",
+    ),
+    "a low cap at a low rate": figures(
+        stats(CAP_4), recent=recent(batches=30, each=4, reason="full", rate=90, took_s=0.4)
+    ),
+    "a full cap at full load": figures(recent=recent(batches=30, each=32, reason="full", rate=700)),
+    "policy none at a low rate": figures(NONE, recent=recent(batches=30, rate=60)),
+    "policy none at full load": figures(NONE, recent=recent(batches=30, rate=83)),
+    "policy none after a burst": figures(NONE, recent=recent(batches=30, queued_s=0.575, rate=19)),
+    "a policy that holds": figures(recent=recent(batches=30, queued_s=0.575, rate=19)),
 }

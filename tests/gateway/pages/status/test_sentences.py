@@ -1,12 +1,11 @@
-"""The texts of /status: ``sentences.txt`` has them all; advice is pinned by its code and figures."""
+"""The texts of /status are in ``sentences.txt``, and the codes and figures of advice in ``advice.txt``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import get_args
-
-import pytest
+from typing import Any, get_args
 
 from tests.expected import check_texts
 from tests.gateway.pages.status import (
@@ -73,14 +72,28 @@ def test_scaling_has_its_numbers() -> None:
     assert (*numbers, described.state) == (7, 5, 2, 16, 12.34, "confirming")
 
 
-@pytest.mark.parametrize("case", table_advice.CASES)
-def test_advice_has_the_figures_of_its_api(case: str) -> None:
-    made, figures = table_advice.CASES[case]
-    found = [one for one in advice_for(made, names_of(case)) if one.code == case.partition(",")[0]]
+def test_advice_is_as_reviewed() -> None:
+    """``advice.txt`` has all advice for each case, with its figures."""
+    lines: list[str] = []
+    for case, made in [*table_advice.CASES.items(), *table_advice.LOOKS.items()]:
+        advice = advice_for(made, names_of(case))
+        lines += [case, *(f"    {one.code} {_rounded(one.figures)}" for one in advice)]
+        assert case in table_advice.LOOKS or case.partition(",")[0] in [one.code for one in advice]
 
-    assert {name: found[0].figures[name] for name in figures} == {
-        name: value if isinstance(value, str) else pytest.approx(value) for name, value in figures.items()
+    check_texts(Path(__file__).with_name("advice.txt"), "\n".join([*lines, ""]))
+
+
+def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in figures.items()
     }
+
+
+def test_the_page_lists_every_code() -> None:
+    page = (Path(__file__).parents[4] / "docs/reference/status.md").read_text()
+    section = page.partition("## Advice")[2].partition("## ")[0]
+
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(ADVICE)
 
 
 def test_every_reason_limit_and_code_has_a_case() -> None:
