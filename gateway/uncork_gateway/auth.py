@@ -20,7 +20,7 @@ _SHORTEST_KEY = 16
 _BEARER = b"bearer "
 _SAFE = ("GET", "HEAD", "OPTIONS")
 REFUSAL = "missing or unknown API key; send it as Authorization: Bearer KEY or X-Api-Key: KEY"
-ANY = "*"
+_ANY = b"*"
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _IMPLIED_PORT = re.compile(r"http://.*:80|https://.*:443")
 # The wildcard does not include authorization.
@@ -181,7 +181,7 @@ def read_origin(text: str) -> bytes:
         ValueError: if the text is neither.
     """
     origin = text.lower()
-    if origin != ANY and (not _ORIGIN.fullmatch(origin) or _IMPLIED_PORT.fullmatch(origin)):
+    if origin != _ANY.decode() and (not _ORIGIN.fullmatch(origin) or _IMPLIED_PORT.fullmatch(origin)):
         raise ValueError(
             f"{text!r} is not an origin; give scheme, host and any port that the scheme does not imply, such "
             "as https://app.example.com or http://localhost:5173, or * for all origins"
@@ -194,33 +194,27 @@ def without_cors(headers: Iterable[Header]) -> Iterator[Header]:
     return (header for header in headers if not header[0].lower().startswith(_PREFIX))
 
 
+@dataclass(frozen=True, slots=True)
 class AllowedOrigins:
-    """The origins whose pages may call the API (CORS, of the Fetch standard).
+    """The origins whose pages may call the API (CORS, of the Fetch standard); ``*`` stands for all.
 
     Credentials are never allowed: with a header for them, a page could use what the browser alone has, such
     as a client certificate. API keys come in headers that the page sets itself.
     """
 
-    def __init__(self, origins: Iterable[bytes]) -> None:
-        self._origins = frozenset(origins)
-        self._is_any = ANY.encode() in self._origins
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AllowedOrigins) and self._origins == other._origins
-
-    __hash__ = None  # type: ignore[assignment]
+    origins: frozenset[bytes]
 
     def admit(self, request: Iterable[Header]) -> bytes:
         """Return the allowed origin for a request with these headers; empty if its origin is not allowed."""
-        if self._is_any:
-            return ANY.encode()
+        if _ANY in self.origins:
+            return _ANY
         origin = next((value for name, value in request if name.lower() == b"origin"), b"")
-        return origin if origin in self._origins else b""
+        return origin if origin in self.origins else b""
 
     def headers(self, request: Iterable[Header]) -> list[Header]:
         """Return the headers of the response to a request with these headers."""
         origin = self.admit(request)
-        vary = [] if self._is_any else [_VARY]
+        vary = [] if origin == _ANY else [_VARY]
         if not origin:
             return vary
         return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", b"*"), *vary]

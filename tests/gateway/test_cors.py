@@ -19,7 +19,7 @@ from uncork_gateway.auth import AllowedOrigins, read_origin
 
 APP, OTHER = "https://app.example.com", "http://localhost:5173"
 ONE, TWO, ANY = (
-    AllowedOrigins(origins) for origins in ([APP.encode()], [APP.encode(), OTHER.encode()], [b"*"])
+    AllowedOrigins(frozenset(origins)) for origins in ([APP.encode()], [APP.encode(), OTHER.encode()], [b"*"])
 )
 EXPOSED = {"access-control-expose-headers": "*"}
 FROM_APP = {"access-control-allow-origin": APP, **EXPOSED, "vary": "origin"}

@@ -204,12 +204,13 @@ class ServerOptions(ListenerOptions):
     @property
     def server_settings(self) -> dict[str, Any]:
         """Arguments of :class:`ServerSettings`, without those that depend on the listeners."""
+        origins = frozenset(map(read_origin, self.cors_origin or ()))
         return {
             "max_body_bytes": self.max_body_bytes,
             "max_queue_rows": self.max_queue_rows,
             "max_queue_bytes": self.max_queue_bytes,
             "access_log": self.access_log,
-            "origins": AllowedOrigins(map(read_origin, self.cors_origin)) if self.cors_origin else None,
+            "origins": AllowedOrigins(origins) if origins else None,
             "fair_by": None if self.fair_by is None else read_header_name(self.fair_by),
             "clients": ClientLimits(
                 head_timeout_s=self.header_timeout,

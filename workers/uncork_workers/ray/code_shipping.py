@@ -1,4 +1,4 @@
-"""Pack the folder of a service for other machines; :mod:`.code_copies` unpacks it there."""
+"""Pack the folder of a service for other machines, and unpack it there."""
 
 from __future__ import annotations
 
