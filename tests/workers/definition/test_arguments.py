@@ -16,8 +16,6 @@ from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 from uncork_workers.wire.values import DefinitionError
 
 CLASSES: dict[str, float | None] = {"interactive": 100, "bulk": 10_000}
-TWO_NAMES = "classes must be two names with goals"
-NUMBER = "concurrency must be a whole number of batches from 1 to 1000, got "
 
 
 async def fetch(self: Any, rows: list[Any]) -> list[Any]:
@@ -55,45 +53,6 @@ def test_the_gateway_gets_the_arguments_and_their_defaults() -> None:
     assert described(headers=["X-Tenant", "x-request-id"]).headers == ("x-tenant", "x-request-id")
     for handler in (fetch, stream):
         assert described(handler, concurrency=8, policy="none").concurrency == 8
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"classes": CLASSES, "mb_max_latency": 100}, "exclude each other; remove mb_max_latency"),
-        ({"classes": CLASSES, "policy": "fixed:5"}, "classes require policy 'cork', got 'fixed:5'"),
-        *(
-            ({"classes": wrong}, TWO_NAMES)
-            for wrong in ({"one": 100}, {"a": 1, "b": 2, "c": 3}, [("a", 1), ("b", 2)], {})
-        ),
-        *(
-            ({"classes": {name: 100, "bulk": None}}, "name of a class must be letters")
-            for name in ("a b", "", 1)
-        ),
-        ({"classes": {"a": None, "b": 100}}, "goal of the first class must be a positive number"),
-        ({"classes": {"a": 100, "b": "x"}}, "goal of the second class must be a positive number"),
-        ({"classes": {"a": 100, "b": math.inf}}, "goal of the second class must be a positive number"),
-        ({"classes": {"a": 100, "b": 100}}, "goals of classes must rise, got 100 and 100"),
-        ({"coalesce": 1}, "coalesce must be True or False, got 1"),
-        ({"coalesce": True, "idempotent": False}, "with idempotent=False each runs by itself; remove one"),
-        ({"coalesce": True, "policy": "none"}, "with policy='none' each runs by itself; remove one"),
-        *(
-            ({"headers": ("x-tenant", name)}, f"^API 'plain': headers names '{name}', which may hold")
-            for name in ("Authorization", "cookie", "Proxy-Authorization", "X-Api-Key")
-        ),
-        ({"headers": "x-tenant"}, r"headers .*got 'x-tenant'; write headers=\('x-tenant',\)$"),
-        ({"headers": ("x tenant",)}, r"headers .*got \('x tenant',\)$"),
-        ({"headers": (7,)}, r"headers .*got \(7,\)$"),
-        ({"headers": None}, "headers .*got None$"),
-        ({"headers": ("x-a", "X-A")}, "headers names 'X-A' twice; remove one$"),
-        *(({"concurrency": wrong}, f"{NUMBER}{wrong!r}") for wrong in (0, -1, 1001, 2.0, "8", None, True)),
-        ({"concurrency": 2}, "API 'plain': concurrency requires an async method, and plain"),
-        ({"handler": fetch, "concurrency": 2, "workers": 1}, "concurrency leaves the workers to the other"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(arguments: dict[str, Any], says: str) -> None:
-    with pytest.raises(DefinitionError, match=says):
-        described(**arguments)
 
 
 def test_configuration_sets_the_goal_of_the_first_class() -> None:

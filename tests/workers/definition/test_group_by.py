@@ -12,7 +12,6 @@ from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
 from uncork_workers.process.warmup import examples_of, warm_up
 from uncork_workers.wire.schema import ApiDescription
-from uncork_workers.wire.values import DefinitionError
 
 
 class Open(msgspec.Struct):
@@ -61,42 +60,12 @@ def test_what_rows_may_have(adapter: Adapter, group_by: Any) -> None:
     back.check()
 
 
-NO_FIELD = "names the field 'language', which rows of this input cannot have; write 'header:NAME'"
-
-
-@pytest.mark.parametrize(
-    ("adapter", "group_by", "says"),
-    [
-        (Json(type=Closed), "other", "names the field 'other', which rows of this input cannot have"),
-        (Json(type=list[int]), "language", f"{NO_FIELD} or 'parameter:NAME'"),
-        (Json(type=int | str), "language", f"{NO_FIELD} or 'parameter:NAME'"),
-        (DataFrame(columns=["a"]), "language", f"{NO_FIELD} or 'parameter:NAME'"),
-        (NdArray(dtype="float32", shape=(2,)), "language", f"{NO_FIELD} or 'parameter:NAME'"),
-        (Text(), "language", f"{NO_FIELD} or 'parameter:NAME'"),
-        (File(), "language", NO_FIELD),
-        (File(), "parameter:beams", "no protocol with parameters can carry this input"),
-        (Json(), ("a", "a"), "names 'a' twice"),
-        (Json(), 5, "must be the name of a field, 'header:NAME' or 'parameter:NAME'"),
-    ],
-)
-def test_what_rows_cannot_have_is_refused(adapter: Adapter, group_by: Any, says: str) -> None:
-    with pytest.raises(DefinitionError) as caught:
-        described(adapter, group_by=group_by)
-    assert str(caught.value).startswith("API 'predict': group_by ")
-    assert says in str(caught.value)
-
-
 def test_the_example_has_the_field() -> None:
     assert msgspec.json.decode(described(Json(), group_by="language").example) == {"language": "some text"}
     assert msgspec.json.decode(described(Json(type=Open), group_by="other").example).keys() == {
         "language",
         "other",
     }
-    for example in ({"text": "a"}, {"language": None}):
-        with pytest.raises(
-            DefinitionError, match="warmup must be an example of one row: the field 'language' of"
-        ):
-            described(Json(), group_by="language", warmup=example)
 
 
 class Warm(Service):

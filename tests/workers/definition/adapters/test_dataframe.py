@@ -324,28 +324,6 @@ def test_wrong_tables_are_refused(body: bytes) -> None:
         DataFrame().merge_table([body], "a,b", [2])
 
 
-WRONG_DEFINITIONS: list[tuple[dict[str, Any], str]] = [
-    ({"columns": []}, "columns must be a non-empty list of distinct names, got \\[\\]"),
-    ({"columns": "ab"}, "columns must be a non-empty list of distinct names, got 'ab'"),
-    ({"columns": ["a", "a"]}, "columns must be a non-empty list of distinct names"),
-    ({"columns": ["a", ""]}, "columns must be a non-empty list of distinct names"),
-    ({"columns": [1]}, "columns must be a non-empty list of distinct names"),
-    ({"dtypes": ["a"]}, "dtypes must be a mapping of names to dtypes, got \\['a'\\]"),
-    ({"dtypes": {1: "int8"}}, "the keys of dtypes must be column names, got 1"),
-    ({"columns": ["a"], "dtypes": {"b": "int8"}}, "dtypes has 'b', which is not in columns \\['a'\\]"),
-    *(
-        ({"dtypes": {"a": dtype}}, "the dtype of 'a' must be a float, an integer, 'bool' or 'str', got ")
-        for dtype in ("flaot", "complex128", "object", "category", "datetime64[ns]", "U5", "S", None, "i4,i4")
-    ),
-]
-
-
-@pytest.mark.parametrize(("arguments", "reason"), WRONG_DEFINITIONS)
-def test_a_wrong_definition_is_refused(arguments: dict[str, Any], reason: str) -> None:
-    with pytest.raises(DefinitionError, match=f"^DataFrame: {reason}"):
-        DataFrame(**arguments)
-
-
 def test_without_pandas_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module itself must import without pandas."""
     monkeypatch.setitem(sys.modules, "pandas", None)

@@ -1,14 +1,11 @@
 """The File adapter: complete bodies and parts of forms."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.definition.adapters.raw_stage import Sent, form, merge, raw
 from uncork_workers.definition.adapters import File, InvalidInput, UploadedFile
-from uncork_workers.wire.values import DefinitionError
 
 NAMES = st.text(alphabet=st.characters(categories=["L", "N"], include_characters=" ._-"), min_size=1)
 
@@ -126,19 +123,3 @@ def test_the_schema_names_the_parts() -> None:
 
     assert list(schema["properties"]) == schema["required"] == ["image", "mask"]
     assert File().schema()["type"] == "string"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ({"parts": "image"}, "parts must be a list of names, got 'image'"),
-        ({"parts": ["a", ""]}, "parts must be a list of names"),
-        ({"parts": [1]}, "parts must be a list of names"),
-        ({"parts": ["a", "a"]}, "parts must be distinct names"),
-        ({"max_bytes": 0}, "max_bytes must be an integer from 1 to 2147483648, got 0"),
-        ({"max_bytes": 1.5}, "max_bytes must be an integer"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], reason: str) -> None:
-    with pytest.raises(DefinitionError, match=f"^File: {reason}"):
-        File(**arguments)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from tests.workers.definition.adapters.raw_stage import Answered, Sent, form, merge, raw, run
 from uncork_workers.definition.adapters import Image, InvalidInput
-from uncork_workers.wire.values import DefinitionError
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 
@@ -303,21 +302,3 @@ def test_a_damaged_image_is_decoded_or_refused(at: int, bytes_: bytes, kind: str
     except InvalidInput:
         return
     assert len(merged) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ({"mode": "XYZ"}, "mode must be a Pillow mode such as 'RGB' or 'L', got 'XYZ'"),
-        ({"mode": None}, "mode must be"),
-        ({"size": 5}, r"size must be \(width, height\) in pixels, each from 1 to 1000000000, got 5"),
-        ({"size": (5,)}, "size must be"),
-        ({"size": (0, 5)}, "size must be"),
-        ({"size": (5, 5.0)}, "size must be"),
-        ({"max_pixels": 0}, "max_pixels must be an integer from 1 to PIL.Image.MAX_IMAGE_PIXELS"),
-        ({"max_pixels": 10**9}, "max_pixels must be"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], reason: str) -> None:
-    with pytest.raises(DefinitionError, match=f"^Image: {reason}"):
-        Image(**arguments)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis.extra import numpy as npst
 from tests.workers.json_values import SPACES
 from uncork_workers.definition.adapters import InvalidInput, NdArray
 from uncork_workers.wire.messages import RowPath
-from uncork_workers.wire.values import DefinitionError
 
 DTYPES = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint64", "bool"]
 
@@ -167,38 +165,6 @@ def test_the_message_says_what_a_row_must_be(adapter: NdArray, expected: str) ->
         adapter.merge([b'"x"'])
 
     assert str(caught.value).endswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "meant"),
-    [
-        *((dtype, "") for dtype in ("", "f4:", "f4,,", "i4,(", 5)),
-        *(("flaot32", "; did you mean 'float32'?"), ("uint46", "; did you mean 'uint64'?")),
-    ],
-)
-def test_a_dtype_that_numpy_does_not_know_is_refused(dtype: Any, meant: str) -> None:
-    says = re.escape(f"NdArray: {dtype!r} is not a NumPy dtype{meant}")
-    with pytest.raises(DefinitionError, match=f"^{says}"):
-        NdArray(dtype=dtype)
-
-
-@pytest.mark.parametrize(
-    ("shape", "meant"),
-    [
-        *((64, "; write shape=(64,)"), ([8, 8], "; write shape=(8, 8)"), (None, "; write shape=(None,)")),
-        *((wrong, "") for wrong in ((0,), (-1, 2), (2.0,), (True,), ("2",), (2, 0), ([1],))),
-    ],
-)
-def test_a_wrong_shape_is_refused(shape: Any, meant: str) -> None:
-    says = "NdArray: shape must be a tuple of lengths, each at least 1 or None for any length, got "
-    with pytest.raises(DefinitionError, match=f"^{re.escape(f'{says}{shape!r}{meant}')}$"):
-        NdArray(shape=shape)
-
-
-@pytest.mark.parametrize("dtype", ["complex64", "object", "S5", "U", "datetime64[s]", "f4,f8", "(2,)f4"])
-def test_a_dtype_that_is_no_real_number_is_refused(dtype: str) -> None:
-    with pytest.raises(DefinitionError, match="NdArray: dtype must be float, integer or bool, got '"):
-        NdArray(dtype=dtype)
 
 
 def test_zero_and_negative_zero_survive() -> None:

@@ -104,12 +104,6 @@ def test_lengths_are_rising_numbers(lengths: Any) -> None:
     ApiSettings(allowed_lengths=(0.5, 16), cost="n").check("predict")
 
 
-def test_lengths_require_a_cost() -> None:
-    with pytest.raises(DefinitionError, match="API 'items': allowed_lengths requires a cost"):
-        api(input=Json(), allowed_lengths=[1, 2])(Compiled.items)
-    api(input=Json(), allowed_lengths=[1, 2], cost=1)(Compiled.items)
-
-
 @pytest.mark.parametrize(("size", "limit"), [(1000, 6), (5, 5), (6, 6)])
 def test_the_largest_size_is_a_limit(size: int, limit: int) -> None:
     assert ApiSettings(mb_max_batch_size=size, allowed_batch_sizes=SIZES).limit_rows == limit
