@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_dispatcher.scheduling.admission import MOST_GROUPS
 from uncork_gateway.codecs import Codec, Marshalled, codec_of, grouping
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
@@ -152,44 +151,6 @@ def test_tensors_are_divided_by_the_input(groups: list[int], form: Any, adapter:
                 assert (row["wide"], row["text"]) == ([[at, at], [at, at]], f'row [{at}], "{at}"')
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        (b'{"n":1}', "the field 'g' is missing; this API groups requests by it: send a string"),
-        (b'{"g":null}', "the field 'g' must be a string, a number, true or false, got null"),
-        (b'{"g":[1]}', "the field 'g' must be a string, a number, true or false, got a list"),
-        (b'{"g":{}}', "the field 'g' must be a string, a number, true or false, got an object"),
-        (b'{"g":"%b"}' % (b"x" * 257), "the field 'g' must have at most 256 bytes"),
-        (b"[1]", "the body must be an object"),
-        (b'{"g":1', "the body is not valid JSON"),
-        (b'{"g":1,"n":NaN}', "the body is not valid JSON"),
-        (b'{"g":1,"n":%b}' % (b"[" * 60_000), "the body is not valid JSON: .*recursion"),
-    ],
-)
-def test_one_row_without_a_group_is_refused(body: bytes, says: str) -> None:
-    with pytest.raises(BadRequest, match=f"^{says}"):
-        complete(codec_for(Json()).decode(body))
-
-
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ([b'{"g":1}', b'{"n":1}'], "row 2 has no field 'g'; send it in every row"),
-        ([b'{"n":1}', b'{"n":1}'], "the field 'g' is missing"),
-        ([b'{"g":1}', b'{"g":null}'], "the field 'g' of row 2 must be a string"),
-        ([b'{"g":1}', b"[1]"], "row 2 must be an object with the field 'g'"),
-        ([b'{"g":1}', b'{"g":1,"n":%b1%b}' % (b"[" * 9999, b"]" * 9999)], "row 2 is nested too deeply"),
-        (
-            [b'{"g":%d}' % at for at in range(MOST_GROUPS + 1)],
-            "at most 1000 different values of 'g', got 1001",
-        ),
-    ],
-)
-def test_rows_without_a_group_are_refused(rows: list[bytes], says: str) -> None:
-    with pytest.raises(BadRequest, match=says):
-        complete(codec_for(Json()).marshal(rows))
-
-
 def test_rows_with_nan_are_read() -> None:
     """KServe's clients write it; JSON parsers of other languages would refuse it."""
     [part, other] = complete(codec_for(Json()).marshal([b'{"n":NaN,"g":1}', b'{"n":1,"g":"\\u0031"}'])).parts
@@ -217,29 +178,6 @@ def test_headers_and_parameters_complete_the_group() -> None:
     assert value_of(found.complete(payload, headers).group or b"") == (None, 1, 2.0, "b, ü")
     with pytest.raises(BadRequest, match="the header x-b must have at most 256 bytes, got 257"):
         found.of_headers([(b"X-B", b"x" * 257)])
-
-
-@pytest.mark.parametrize(
-    ("group_by", "parameters", "says"),
-    [
-        (
-            "parameter:p",
-            {},
-            "the parameter 'p' is missing; this API groups requests by it: send it in parameters",
-        ),
-        ("parameter:p", {"p": None}, "the parameter 'p' must be a string, a number, true or false, got null"),
-        (
-            "parameter:p",
-            {"p": [1]},
-            "the parameter 'p' must be a string, .*, got a list",
-        ),
-        ("g", {"g": 1}, "'g' is both a field of the rows and a parameter; send one of them"),
-    ],
-)
-def test_parameters_that_do_not_fit_are_refused(group_by: str, parameters: Any, says: str) -> None:
-    payload = codec_for(Json()).decode(b'{"g":1}')
-    with pytest.raises(BadRequest, match=f"^{says}"):
-        complete(payload, group_by, parameters=parameters)
 
 
 def test_a_parameter_stands_for_a_field_that_no_row_has() -> None:

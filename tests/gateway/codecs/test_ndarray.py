@@ -97,22 +97,6 @@ def test_a_tensor_shares_batches_with_json(case: Case) -> None:
     assert json.loads(b"[%b]" % again.body) == array.ravel().tolist()
 
 
-@pytest.mark.parametrize(
-    ("shape", "got", "message"),
-    [
-        ((2,), (4, 3), r"^a row must have shape \(2,\), got rows of shape \(3,\)$"),
-        ((None, 2), (1, 2), r"^a row must have shape \(any, 2\), got rows of shape \(2,\)$"),
-        ((), (3, 1), r"^a row must have shape \(\), got rows of shape \(1,\)$"),
-    ],
-)
-def test_a_tensor_of_another_shape_is_refused(shape: Shape, got: tuple[int, ...], message: str) -> None:
-    """Wrong shapes are rejected before they share a batch."""
-    tensor = Tensor(name="x", datatype="INT8", shape=got, form="binary", data=bytes(int(np.prod(got))))
-
-    with pytest.raises(BadRequest, match=message):
-        NdArrayCodec(shape=shape).marshal_tensor(tensor)
-
-
 @pytest.mark.parametrize("shape", [(2,), (None,), (), (2, 2)])
 @pytest.mark.parametrize(
     "body",
@@ -122,26 +106,6 @@ def test_what_is_not_json_is_refused(shape: Shape, body: bytes) -> None:
     """The message gives the place of the error at any depth."""
     with pytest.raises(BadRequest, match=r"^the body is not valid JSON: .+"):
         NdArrayCodec(shape=shape).decode(body)
-
-
-@pytest.mark.parametrize(
-    ("shape", "body", "row", "got"),
-    [
-        ((2,), b"5", "a list of 2 numbers", "a number"),
-        ((2,), b' {"instances":[[1,2]]}', "a list of 2 numbers", "an object"),
-        ((2,), b"[[[1,2]]]", "a list of 2 numbers", "lists nested 3 deep"),
-        ((2, 2), b"[1,2]", "nested lists of shape (2, 2)", "a list"),
-        ((None, 2), b"true", "nested lists of shape (any, 2)", "true"),
-        ((), b"[[1]]", "a number", "lists nested 2 deep"),
-        ((1,), b'"a"', "a list of 1 number", "a string"),
-        ((None,), b"null", "a list of numbers", "null"),
-    ],
-)
-def test_a_wrong_depth_is_refused(shape: Shape, body: bytes, row: str, got: str) -> None:
-    with pytest.raises(BadRequest) as caught:
-        NdArrayCodec(shape=shape).decode(body)
-
-    assert str(caught.value) == f"expected {row}, or a list of such rows; got {got}"
 
 
 @pytest.mark.parametrize(

@@ -139,29 +139,6 @@ def test_awkward_values_are_sent_on_as_they_came(text: bytes) -> None:
     assert TFS.render(reply, row, batch_id="b").body == b'{"predictions":[' + text + b"]}"
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        (b"", "the body is not valid JSON: it is empty"),
-        (b"{", "the body is not valid JSON: "),
-        (b'{"instances": [1,]}', "the body is not valid JSON: "),
-        (b'{"instances": [nan]}', "the body is not valid JSON: "),
-        (b'{"instances": [1]} x', "the body is not valid JSON: "),
-        (b'\xef\xbb\xbf{"instances": [1]}', "the body is not valid JSON: it begins with a byte order mark"),
-        (b'{"instances": ["\xff"]}', "the body is not valid UTF-8: invalid start byte at byte 16"),
-        (b"[1]", "the body is not a JSON object"),
-        (b"[NaN]", "the body is not a JSON object"),
-        (b"{}", "either 'instances' or 'inputs', got neither"),
-        (b'{"instances": [1], "inputs": [1]}', "either 'instances' or 'inputs', got both"),
-        (b'{"instances": {"x": [1]}}', "'instances' must be a list of rows"),
-        (b'{"instances": null}', "'instances' must be a list of rows"),
-    ],
-)
-def test_a_malformed_request_is_refused(body: bytes, says: str) -> None:
-    with pytest.raises(BadRequest, match=re.escape(says)):
-        V1.parse(Content(body))
-
-
 @pytest.mark.parametrize("before", [b"", b"NaN, "])
 def test_nesting_without_end_is_refused(before: bytes) -> None:
     """A body of nothing but brackets gets 400 and affects no other request."""

@@ -1,0 +1,109 @@
+"""Messages to clients whose bodies are refused: the cases are in ``refusals.txt``.
+
+Each is an expression with the names of this module, and the message; "alone: " is before what is said of a
+request that goes to the server alone. A message that ends in ``…`` has been cut before what a library says.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.expected import check_texts
+from tests.gateway.codecs import test_dataframe, test_groups, test_npy
+from tests.gateway.codecs.test_cost import BY_FIELD
+from tests.gateway.protocols import test_rows, test_v2, v2_bodies
+from tests.gateway.protocols.v2_bodies import HEADER
+from uncork_gateway.codecs.ndarray import NdArrayCodec
+from uncork_gateway.codecs.npy import decode_npy
+from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.tensors import Tensor
+from uncork_gateway.protocols.wire import Content, Unmergeable
+from uncork_workers.definition.adapters import Json
+
+CASES = Path(__file__).with_name("refusals.txt")
+
+
+def v1(body: bytes) -> None:
+    test_rows.V1.parse(Content(body))
+
+
+def v2(sent: bytes | Content) -> None:
+    test_v2.WIRE.parse(Content(sent) if isinstance(sent, bytes) else sent)
+
+
+def with_header(text: bytes, blocks: bytes, header: bytes | None = None) -> Content:
+    """Return a body with bytes after the JSON."""
+    return Content(text + blocks, ((HEADER, b"%d" % len(text) if header is None else header),))
+
+
+def binary_x(size: object, shape: str = "[2]", datatype: str = "INT16") -> bytes:
+    """Return the JSON of a request with one binary tensor."""
+    parameters = f'"parameters":{{"binary_data_size":{size}}}'
+    return f'{{"inputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}",{parameters}}}]}}'.encode()
+
+
+def table(body: bytes) -> None:
+    test_dataframe.ANY.decode(body, "text/csv")
+
+
+def rows(body: bytes) -> None:
+    test_dataframe.ANY.decode(body)
+
+
+def ab(body: bytes) -> None:
+    test_dataframe.AB.decode(body, "text/csv" if body.endswith(b"\n") else "application/json")
+
+
+def grouped(*bodies: bytes) -> None:
+    test_groups.complete(test_groups.codec_for(Json()).marshal(list(bodies)))
+
+
+def grouped_body(body: bytes) -> None:
+    test_groups.complete(test_groups.codec_for(Json()).decode(body))
+
+
+def grouped_by(group_by: str, parameters: object) -> None:
+    payload = test_groups.codec_for(Json()).decode(b'{"g":1}')
+    test_groups.complete(payload, group_by, parameters=parameters)
+
+
+def npy(body: bytes) -> None:
+    decode_npy(body, row_axes=1)
+
+
+def array(body: bytes, *shape: int | None) -> None:
+    NdArrayCodec(shape=shape).decode(body)
+
+
+def tensor(rows_of: tuple[int, ...], *shape: int | None) -> None:
+    sent = Tensor(name="x", datatype="INT8", shape=rows_of, form="binary", data=bytes(int(np.prod(rows_of))))
+    NdArrayCodec(shape=shape).marshal_tensor(sent)
+
+
+def weighed(body: bytes) -> None:
+    BY_FIELD.decode(body)
+
+
+NAMES = {**vars(test_npy), **vars(v2_bodies), **vars(test_v2), **globals()}
+
+
+def said(expression: str) -> str:
+    with pytest.raises((BadRequest, Unmergeable)) as caught:
+        eval(expression, NAMES)
+    alone = "alone: " if caught.type is Unmergeable else ""
+    return alone + " ".join(str(caught.value).split())
+
+
+def now() -> Iterator[str]:
+    """Yield each case with what is said now."""
+    for case in CASES.read_text().rstrip().split("\n\n"):
+        expression, _, known = case.partition("\n> ")
+        told = said(expression)
+        goes_on = known.endswith("…") and told.startswith(known[:-1])
+        yield f"{expression}\n> {known if goes_on else told}"
+
+
+def test_what_is_refused_is_told() -> None:
+    check_texts(CASES, "\n\n".join(now()) + "\n")
