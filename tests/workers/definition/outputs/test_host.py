@@ -265,63 +265,6 @@ def test_other_arrays_of_pandas_are_columns_and_results() -> None:
     assert texts({"x": pd.array([1, None], dtype="Int64")}) == [{"x": 1}, {"x": None}]
 
 
-def wrong(**attributes: Any) -> Tensor:
-    tensor = Tensor([1, 2])
-    for name, value in attributes.items():
-        setattr(tensor, name, value)
-    return tensor
-
-
-class Far(Exported):
-    def __dlpack__(self, **options: Any) -> Any:
-        raise BufferError("the array is on a device")
-
-
-class Traced(JaxArray):
-    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray[Any, Any]:
-        raise TypeError("it is traced")
-
-
-class Float8(Tensor):
-    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        raise TypeError("Got unsupported ScalarType Float8_e4m3fn")
-
-
-_ADVICE = "; return an array of a type that NumPy has, such as float32, or lists of numbers"
-_NESTED = "a nested Tensor is not supported; convert it with list(tensor.unbind())"
-
-
-@pytest.mark.parametrize(
-    ("array", "fault"),
-    [
-        (
-            wrong(layout="torch.sparse_coo"),
-            "a Tensor of layout torch.sparse_coo is not supported; convert it with .to_dense()",
-        ),
-        (wrong(layout="torch.jagged", is_nested=True), _NESTED),
-        (wrong(is_nested=True), _NESTED),
-        (
-            wrong(is_quantized=True, dtype="torch.qint8"),
-            "a Tensor of type torch.qint8 is not supported; convert it with .dequantize()",
-        ),
-        (
-            Float8([1, 2]),
-            "Float8 cannot be converted to a NumPy array: Got unsupported ScalarType Float8_e4m3fn" + _ADVICE,
-        ),
-        (Traced([1, 2]), "Traced cannot be converted to a NumPy array: it is traced" + _ADVICE),
-        (Far([1, 2]), "Far cannot be converted to a NumPy array: the array is on a device" + _ADVICE),
-    ],
-)
-def test_an_array_without_a_dense_form_is_refused(array: Any, fault: str) -> None:
-    for results in (array, [array], {"x": array}, {"x": [array]}, [{"x": array}]):
-        with pytest.raises(WrongResult) as caught:
-            on_host(results)
-        assert str(caught.value) == f"the results cannot be sent: {fault}"
-    with pytest.raises(WrongResult) as caught:
-        encode(on_host([1, {"x": [0, array]}]), expected=2)
-    assert str(caught.value) == f"result 1 at ['x'][1] cannot be written as JSON: {fault}"
-
-
 def test_a_table_keeps_its_columns_or_is_refused() -> None:
     with pytest.raises(WrongResult, match=r"got Frame; convert it with \.to_pandas\(\)$"):
         encode(on_host(Frame([[1, 2], [3, 4]])), expected=2)

@@ -14,7 +14,6 @@ from tests.workers.json_values import VALUES
 from uncork_workers.definition.outputs.encoding import encode
 from uncork_workers.definition.outputs.responses import Rejected, WrongResult
 from uncork_workers.plural import plural
-from uncork_workers.wire.schema import NPY
 
 
 def encoded(results: object, expected: int) -> list[Any]:
@@ -103,98 +102,6 @@ def test_there_must_be_one_result_per_row(make: Any, got: int, expected: int, ad
 
 class Opaque:
     pass
-
-
-class Table:
-    """Like a table of Polars or Arrow."""
-
-    def to_pandas(self) -> None: ...
-
-
-class Sparse:
-    """Like a matrix of SciPy."""
-
-    def toarray(self) -> None: ...
-
-
-class Awaited:
-    """Like a coroutine, but without Python's warning that it was never awaited."""
-
-    def __await__(self) -> None: ...
-
-
-_PER_ROW = "it was called with 2 rows and must return one result for each"
-_LIST = "convert it to a list, in the order of the rows"
-_UNAWAITED = "write async def, and await the call"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "what"),
-    [
-        (None, "None; is a return statement missing?"),
-        ("ab", f"a single str; {_PER_ROW}"),
-        (b"ab", f"a single bytes; {_PER_ROW}"),
-        (5, f"a single int; {_PER_ROW}"),
-        (np.array(5.0), f"a single float64; {_PER_ROW}"),
-        (np.float32(5), f"a single float32; {_PER_ROW}"),
-        (Opaque(), f"Opaque; {_PER_ROW}"),
-        ({1, 2}, f"set; {_LIST}"),
-        ({"a": 1, "b": 2}.values(), f"dict_values; {_LIST}"),
-        ((item for item in [1, 2]), "generator; convert it with list(...)"),
-        (map(str, [1, 2]), "map; convert it with list(...)"),
-        (Rejected(422, "no"), "Rejected; put it in a list, at the position of its row"),
-        (Table(), "Table; convert it with .to_pandas()"),
-        (Sparse(), "Sparse; convert it with .toarray()"),
-        (Awaited(), f"Awaited; {_UNAWAITED}"),
-    ],
-)
-@pytest.mark.parametrize("accept", ["", NPY])
-def test_only_a_list_or_an_array_can_be_dealt_out(wrong: object, what: str, accept: str) -> None:
-    """The message says what was returned and what to do, even if the length happens to match."""
-    with pytest.raises(WrongResult) as caught:
-        encode(wrong, expected=2, accept=accept)
-
-    assert str(caught.value) == (
-        f"the handler must return an array, a table or a list with one result per row, got {what}"
-    )
-
-
-CIRCLE: list[Any] = []
-CIRCLE.append(CIRCLE)
-
-
-@pytest.mark.parametrize(
-    ("result", "path", "reason"),
-    [
-        (Opaque(), "", "Opaque is not supported; use numbers, text, "),
-        ([1, {"x": Opaque()}], " at [1]['x']", "Opaque is not supported; "),
-        ({"a": [0, (1, Opaque())]}, " at ['a'][1][1]", "Opaque is not supported; "),
-        (
-            {"a": 1, (1, 2): 2},
-            "",
-            "the key (1, 2) is a tuple; use text or integers as keys, such as '(1, 2)'",
-        ),
-        ({True: 1}, "", "the key True is a bool; use text or integers as keys, such as 'True'"),
-        ([{None: 1}], " at [0]", "the key None is a NoneType; use text or integers as keys, such as 'None'"),
-        ({"a": {frozenset(): 1}}, " at ['a']", "the key frozenset() is a frozenset; use text or integers"),
-        (1 + 2j, "", "complex is not supported"),
-        (np.complex64(1), "", "complex is not supported"),
-        (np.array([1, Opaque()]), "", "Opaque is not supported"),
-        ((item for item in [1]), "", "generator is not supported"),
-        ({"mean": Sparse()}, " at ['mean']", "Sparse is not supported; convert it with .toarray()"),
-        (Awaited(), "", f"Awaited is not supported; {_UNAWAITED}"),
-        ("\ud800", "", "'utf-8' codec can't encode"),
-        (CIRCLE, f" at {'[0]' * 19}", "maximum recursion"),
-    ],
-)
-def test_a_result_that_is_not_json_is_refused(result: object, path: str, reason: str) -> None:
-    with pytest.raises(WrongResult) as caught:
-        encode([1, result], expected=2)
-    assert str(caught.value).startswith(f"result 1{path} cannot be written as JSON: {reason}")
-
-    with pytest.raises(WrongResult) as caught:
-        encode([result], expected=1)
-    assert str(caught.value).startswith(f"a result{path} cannot be written as JSON: {reason}")
 
 
 def test_the_place_of_a_result_counts_all_that_were_returned() -> None:

@@ -90,23 +90,6 @@ def test_columns_by_name_are_an_object_for_each_row() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        *(
-            ({"a": column}, "each value of a returned dict must be a column, a list or an array")
-            for column in (1, "xy", np.float64(1), np.array(1), {1: 2})
-        ),
-        ({"a": [1, 2], "b": [1]}, r"the columns of a returned dict must have equal lengths, got \[1, 2\]$"),
-        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "the data frame has duplicate column names$"),
-    ],
-)
-def test_wrong_columns_are_refused(wrong: object, says: str) -> None:
-    """A dict for a single result is a common mistake; rows of unequal columns would shift."""
-    with pytest.raises(WrongResult, match=f"^{says}"):
-        encode(wrong, expected=2)
-
-
 @pytest.mark.parametrize("make", [lambda: FRAME, lambda: FRAME["f"], lambda: {"a": [1, 2]}, dict])
 @pytest.mark.parametrize("accept", ["", CSV])
 def test_tables_have_a_row_for_each_row(make: Any, accept: str) -> None:
@@ -145,24 +128,6 @@ def test_a_frame_is_csv_of_its_columns() -> None:
 )
 def test_results_of_every_kind_are_csv(results: object, head: bytes, lines: list[bytes]) -> None:
     assert csv_of(results) == (head, lines)
-
-
-@pytest.mark.parametrize(
-    ("results", "reason"),
-    [
-        ([{"a": 1}, {"b": 1}], "rows have different columns"),
-        ([{"a": 1}, [1]], "rows have different columns"),
-        ([{"a": 1}, {"a": 1, "b": 2}], "rows have different columns"),
-        ([[1], [1, 2]], "rows have different lengths"),
-        ([1, [1, 2]], "rows have different lengths"),
-        ([1, object()], "object is not supported"),
-        ([1, "\ud800"], "surrogates not allowed"),
-    ],
-)
-def test_what_is_no_table_is_refused(results: object, reason: str) -> None:
-    """Values never appear under another's name."""
-    with pytest.raises(WrongResult, match=f"^results cannot be written as CSV: .*{reason}"):
-        encode(results, expected=2, accept=CSV)
 
 
 CELLS = (
