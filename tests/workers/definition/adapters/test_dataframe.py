@@ -291,31 +291,7 @@ def test_a_value_that_does_not_fit_is_refused(dtype: str, word: str) -> None:
         adapter.merge([json_of("ab", [[1, value]])])
 
 
-ROWS = DataFrame()
-ROW = "each row must be an object of numbers, text, true, false or null: "
 DEEP = b"[" * 10_000 + b"1" + b"]" * 10_000
-WRONG_ROWS = {
-    "no object": (ROWS, b"[1]", f"{ROW}Expected `obj"),
-    "nested": (ROWS, b'{"a":[1]}', f"{ROW}.*got `array`"),
-    "not JSON": (ROWS, b'{"a":None}', f"{ROW}JSON is malformed"),
-    "not JSON beside NaN": (ROWS, b'{"a":NaN,}', f"{ROW}JSON is malformed"),
-    "nested, and a later value too deep to read": (ROWS, b'{"a":[1],"b":%b}' % DEEP, f"{ROW}.*got `array`"),
-    "nested, and a later name not UTF-8": (ROWS, b'{"a":[1],"\xff":1}', ROW),
-    "not UTF-8": (ROWS, b'{"a":"\xff"}', ROW),
-    "nothing": (ROWS, b"", "the body has no rows"),
-    "too large": (ROWS, b'{"a":1%b}' % (b"0" * 400), "column 'a' has a number that is too large"),
-    "another name": (ROWS, b'{"a":1},{"b":1}', "row 2 has .*: missing 'a'; unknown 'b'; expected 'a'$"),
-    "one name more": (ROWS, b'{"a":1},{"a":1,"b":1}', "row 2 has .*: unknown 'b'; expected 'a'$"),
-    "lacking": (DataFrame(columns=["a", "b"]), b'{"a":1}', "row has .*: missing 'b'; expected 'a', 'b'$"),
-    "unknown": (DataFrame(columns=["a"]), b'{"a":1,"z":1}', "row has .*: unknown 'z'; expected 'a'$"),
-    "no dtype's": (DataFrame(dtypes={"z": "int8", "y": "int8"}), b'{"a":1}', "row has no column 'y', 'z'$"),
-}
-
-
-@pytest.mark.parametrize(("adapter", "body", "reason"), WRONG_ROWS.values(), ids=WRONG_ROWS)
-def test_wrong_rows_are_refused(adapter: DataFrame, body: bytes, reason: str) -> None:
-    with pytest.raises(InvalidInput, match=reason):
-        adapter.merge([body])
 
 
 @pytest.mark.parametrize("body", [b"1,2\n1,2,3\n", b"1,2\n\xff,2\n", b'1,2\n"1,2\n', b"1,2\n"])

@@ -57,36 +57,6 @@ def test_named_parts_are_dicts(pairs: list[tuple[bytes, bytes]]) -> None:
     assert all(set(one) == {"image", "mask"} for one in merged)
 
 
-@pytest.mark.parametrize(
-    ("adapter", "sent", "reason"),
-    [
-        (File(), form({"a": b"1", "b": b"2"}), "the form must have exactly one part, got 2"),
-        (File(), raw(b"--b--\r\n", "multipart/form-data; boundary=b"), "must have exactly one part, got 0"),
-        (
-            File(),
-            raw(WHOLE.body, "multipart/form-data"),
-            "'multipart/form-data' has no boundary; let the HTTP",
-        ),
-        (File(), raw(WHOLE.body, "multipart/form-data; boundary=other"), "is not valid multipart"),
-        (File(), raw(WHOLE.body[:-4], BOUNDARY), "Unexpected end"),
-        (File(), raw(b"", BOUNDARY), "Unexpected end"),
-        (File(), raw(b"nothing of the kind", BOUNDARY), "is not valid multipart"),
-        (PAIR, raw(b"1"), "^the body must be multipart/form-data with the parts 'image', 'mask'$"),
-        (PAIR, form({"image": b"1"}), "^missing part 'mask'; expected 'image', 'mask'$"),
-        (
-            PAIR,
-            raw(b"--b--\r\n", "multipart/form-data; boundary=b"),
-            "^missing part 'image', 'mask'; expected",
-        ),
-        (PAIR, form({"image": b"1", "mask": b"2", "x": b"3"}), "^unknown part 'x'; expected 'image'"),
-        (PAIR, form([("image", b"1"), ("image", b"2")]), "^duplicate part 'image'$"),
-    ],
-)
-def test_a_form_with_other_parts_is_refused(adapter: File, sent: Sent, reason: str) -> None:
-    with pytest.raises(InvalidInput, match=reason):
-        merge(adapter, sent)
-
-
 @given(body=st.binary(max_size=40), boundary=st.sampled_from(["b", '"a b"', "", "\xff", "b; boundary=c"]))
 def test_any_bytes_are_read_or_refused(body: bytes, boundary: str) -> None:
     for text in (body, b"--b\r\n" + body + b"\r\n--b--"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.workers.definition.adapters.raw_stage import Answered, Sent, form, merge, raw, run
 from tests.workers.json_values import VALUES, to_json
-from uncork_workers.definition.adapters import InvalidInput, Request, RequestBatch, Requests, UploadedFile
+from uncork_workers.definition.adapters import Request, RequestBatch, Requests, UploadedFile
 from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.wire.messages import Meta
 
@@ -54,30 +54,6 @@ def test_the_payload_of_a_form_has_files_and_text() -> None:
         "name": "Zoë",
         "age": "2",
     }
-
-
-@pytest.mark.parametrize(
-    ("sent", "reason"),
-    [
-        (raw(b"{", "application/json"), "^the body is not valid JSON: "),
-        (raw(b"", "application/json"), "^the body is not valid JSON: "),
-        (raw(b"\xff", "text/plain"), "^the text is not valid utf-8: "),
-        (raw(b"\xff", "text/plain; charset=ascii"), "^the text is not valid ascii: "),
-        (raw(b"a", "text/plain; charset=utf-16"), "^the text is not valid utf-16: "),
-        (raw(b"+2AA-", "text/plain; charset=utf-7"), "^the text is not valid utf-7: "),
-        (raw(b"a", "text/plain; charset=martian"), "^unknown charset 'martian'$"),
-        (raw(b"a", "text/plain; charset=hex"), "^unknown charset 'hex'$"),
-        (raw(b"a", "text/plain; charset=punycode"), "^unknown charset 'punycode'$"),
-        (raw(b"a=%ff", "application/x-www-form-urlencoded"), "^the body is not a valid form: "),
-        (raw(b"\xff", "application/x-www-form-urlencoded"), "^the text is not valid utf-8: "),
-        (raw(b"a&" * 1001, "application/x-www-form-urlencoded"), "^the body is not a valid form: Max number"),
-        (raw(b"x", "multipart/form-data; boundary=b"), "^the body is not valid multipart/form-data: "),
-        (form({"a": (None, b"\xff")}), "^the text is not valid utf-8: "),
-    ],
-)
-def test_a_body_that_is_not_of_its_type_is_refused(sent: Sent, reason: str) -> None:
-    with pytest.raises(InvalidInput, match=reason):
-        merge(Requests(), raw(b"fine", "text/plain"), sent)
 
 
 @given(values=st.lists(VALUES, max_size=5), texts=st.lists(TEXTS, max_size=5))

@@ -1,6 +1,5 @@
 """The adapter for several named inputs: every form of a request, and requests that are wrong."""
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,54 +33,6 @@ def test_every_form_gives_the_same_rows() -> None:
     assert plain(ADAPTER.merge_values(bodies)) == ROWS
     assert plain(ADAPTER.merge_columns([binary], ColumnsForm(COLUMNS), [2])) == ROWS
     assert plain(ADAPTER.merge_columns([listed], lists, [2])) == ROWS
-
-
-@pytest.mark.parametrize(
-    ("columns", "data", "says"),
-    [
-        (COLUMNS[:1], [TEXTS], "the request lacks 'ids'; send 'ids', 'name'"),
-        (
-            (*COLUMNS, ("more", COLUMNS[1][1])),
-            [TEXTS, IDS.tobytes(), IDS.tobytes()],
-            "has unknown inputs: 'more'",
-        ),
-        (
-            (COLUMNS[0], ("ids", TensorForm("FP64", (2,)))),
-            [TEXTS, IDS.tobytes()],
-            "'ids': got a tensor of FP64",
-        ),
-        (
-            (COLUMNS[0], ("ids", TensorForm("INT64", (1, 2)))),
-            [TEXTS, IDS.tobytes()],
-            "'ids': got a row of shape (1, 2)",
-        ),
-        ((COLUMNS[0], ("ids", TensorForm("INT64", (0,)))), [TEXTS, b""], "'ids': got a row of shape (0,)"),
-        ((COLUMNS[0], ("ids", TensorForm("INT64", (2,)))), [TEXTS, b"short"], "'ids': expected 32 bytes"),
-        (
-            (("name", TensorForm("INT64", (1,))), COLUMNS[1]),
-            [IDS[0].tobytes(), IDS.tobytes()],
-            "'name': got a tensor of INT64",
-        ),
-        (
-            (("name", TensorForm("BYTES", (2,))), COLUMNS[1]),
-            [TEXTS * 2, IDS.tobytes()],
-            "'name': got texts of shape (2,), expected (1,)",
-        ),
-        (
-            (("name", TensorForm("BYTES", (1,))), COLUMNS[1]),
-            [b"\xff\xff\xff\xff", IDS.tobytes()],
-            "'name': a tensor of 2 BYTES ends within element 0",
-        ),
-        (
-            (("name", ListForm("BYTES", (1,))), COLUMNS[1]),
-            [b'"a", null', IDS.tobytes()],
-            "'name': got null; send texts",
-        ),
-    ],
-)
-def test_wrong_tensors_are_invalid_input(columns: object, data: list[bytes], says: str) -> None:
-    with pytest.raises(InvalidInput, match=re.escape(says)):
-        ADAPTER.merge_columns([join_columns(data)], ColumnsForm(columns), [2])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
