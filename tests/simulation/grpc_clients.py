@@ -16,7 +16,7 @@ from h2.settings import SettingCodes
 from tests.gateway.grpc.http2.peer import Answer, Peer, gzipped, headers, message
 from tests.simulation.clients import Caller
 from tests.simulation.requests import Ask, infer_request, inferred, some_ask, unprefixed
-from tests.simulation.workers import result_of, status_of, streamed
+from tests.simulation.workers import result_of, streamed
 from uncork_gateway.grpc import messages
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import DEFAULT_WINDOW_BYTES, ErrorCode
@@ -161,9 +161,10 @@ class GrpcClient(Caller, Peer):
         cancels, is_slow = (self.schedule.is_odd(f"{name}.{what}", 0.15) for what in ("cancels", "is_slow"))
         self.is_slow |= is_slow
         pieces = self.pieces(data, 4 if is_slow else random.choice([1, 1, 3]))
-        for piece in pieces[: random.randrange(1, len(pieces) + 1) if cancels else None]:
+        last = random.randrange(len(pieces)) if cancels else len(pieces) - 1
+        for at, piece in enumerate(pieces[: last + 1]):
             if call.is_open:
-                self.h2.send_data(call.number, piece, end_stream=piece is pieces[-1] and not cancels)
+                self.h2.send_data(call.number, piece, end_stream=at == last and not cancels)
                 self.sync()
                 await asyncio.sleep(random.choice([0.01, 2.0, 15.0]) if is_slow else 0.0)
         if cancels:
@@ -244,7 +245,7 @@ class GrpcClient(Caller, Peer):
                 continue
             if problem := self._wrong_in_stream(ask, said, pieces[at] if is_piece else None):
                 return problem
-            if not (ask.api.streams or ask.api.name in ask.service.reshaped):
+            if not (ask.api.streams or ask.service.has_reshaped(ask.api)):
                 if at < newest:
                     return "responses in another order"
                 newest = at
@@ -258,7 +259,7 @@ class GrpcClient(Caller, Peer):
         return "" if stream == b"".join(streamed(ask.model, ask.rows[0])) else f"another stream: {stream!r}"
 
     def _wrong(self, ask: Ask, response: Any) -> str:
-        if ask.faults or status_of(ask.rows) != 200:
+        if ask.is_nonsense:
             return "a result for nonsense"
         is_right = inferred(response) == [result_of(ask.model, row) for row in ask.rows]
         return "" if response.id == ask.id and is_right else "another result"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.simulation.workers import Row, row_of_values, values_of
+from tests.simulation.workers import Row, row_of_values, status_of, values_of
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.protocols.v2 import CONTENTS, WANTS_FINAL
 from uncork_workers.wire.schema import ApiDescription
@@ -46,6 +46,12 @@ class Ask:
     faults: set[int] = field(default_factory=set)
     timeout_s: float | None = None
     sent_at: float | None = None
+
+    @property
+    def is_nonsense(self) -> bool:
+        """True if it cannot have a result."""
+        may_be_read = not self.faults or self.service.has_reshaped(self.api)
+        return status_of(self.rows) != 200 or not may_be_read
 
 
 def some_ask(

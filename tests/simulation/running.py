@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 
 class RunningService:
-    """One service. Create it inside the loop.
+    """One service, or another version of the first one. Create it inside the loop.
 
     Attributes:
         name: None if it is the only one, and has none.
+        label: its name without the version.
         prefix: begins the names of its choices.
+        is_asked: True once clients ask it, also when it is removed.
         description: its code.
         has_changed: True once its code may have changed; ``reshaped`` are the APIs of another form now.
         is_leaving: True once it is removed.
@@ -38,17 +40,23 @@ class RunningService:
         self.schedule, self.prefix, self.name = schedule, "" if is_first else f"{name}.", name
         self._draws = schedule.draws
         self._choices = self._draws.random(f"{self.prefix}schedule")
-        self.description = some_service(self._draws, self.prefix)
+        self._is_version = name is not None and "@" in name
+        self.label = (name or "sim").partition("@")[0]
+        self.description = some_service(self._draws, "" if self._is_version else self.prefix)
         self.reshaped: set[str] = set()
-        self.has_changed = self.is_leaving = False
-        self._lacks_workers = self._has_new_limits = False
+        self.has_changed = self.is_leaving = self.is_asked = self._has_new_limits = False
+        self._lacks_workers = self._is_version
         self._begun: Counter[int] = Counter()
         self._cancelled: defaultdict[int, set[int]] = defaultdict(set)
         self.processes = Processes(self)
         reserved = sum(api.settings.workers or 0 for api in self.description.apis)
         self._workers = reserved + self._choices.choice([1, 1, 2, 3])
         self._settings = dataclasses.replace(
-            schedule.settings, workers=self._workers + 2, own_routes=is_first
+            schedule.settings,
+            workers=self._workers + 2,
+            own_routes=is_first or self._is_version,
+            weight=self._choices.choice([None, 1.0]),
+            shadow=self._is_version and self._draws.happens("shadow", 0.3),
         )
         self._has_small_queue = self._settings.max_queue_rows < 1000
         self.served = schedule.gateway.add(self._settings, self._actions(), name=name)
@@ -60,10 +68,10 @@ class RunningService:
 
     def model_of(self, api: ApiDescription) -> str:
         """Return the name of an API in other protocols."""
-        return f"{self.name or self.description.name.lower()}.{api.name}"
+        return f"{self.label}.{api.name}"
 
     def route_of(self, api: ApiDescription) -> str:
-        return f"/{self.model_of(api).replace('.', '/')}" if self.prefix else api.route
+        return api.route if self._settings.own_routes else f"/{self.name}/{api.name}"
 
     async def start(self) -> None:
         """Start the workers; return when clients may ask."""
@@ -80,6 +88,7 @@ class RunningService:
         for number in range(2):
             if self._draws.happens(f"{self.prefix}x{number}", 0.15):
                 Worker(self, number, None, standby=True, process=None)
+        self.is_asked = True
 
     async def stop(self) -> None:
         await self._supervisor.stop()
@@ -93,7 +102,18 @@ class RunningService:
     # What explains the responses
 
     def explains(self, ask: Ask, status: int, text: str) -> bool:
-        """Return whether something that happened explains an error."""
+        """Return whether something that happened to any version explains an error."""
+        return any(one._explains(ask, status, text) for one in self._versions)
+
+    @property
+    def _versions(self) -> list[RunningService]:
+        return [one for one in self.schedule.services if one.label == self.label]
+
+    def has_reshaped(self, api: ApiDescription) -> bool:
+        """Return whether an API may accept other requests, and in another way, than when clients asked."""
+        return any(api.name in one.reshaped for one in self._versions)
+
+    def _explains(self, ask: Ask, status: int, text: str) -> bool:
         schedule, is_costly = self.schedule, ask.api.settings.cost is not None
         is_stopping = schedule.is_stopping or self.is_leaving
         if status in ask.faults:
@@ -111,7 +131,7 @@ class RunningService:
             (504, "exceeded the timeout of this API"): schedule.has_failed,
             (504, "expired"): ask.timeout_s is not None,
         }
-        if ask.api.name in self.reshaped:
+        if self.has_reshaped(ask.api):
             causes |= {(400, ""): True, (415, ""): True, (501, "ModelStreamInfer"): True}
         return any(holds and status == code and words in text for (code, words), holds in causes.items())
 
@@ -133,10 +153,14 @@ class RunningService:
         self._execute_in_pool(worker, batch, bodies, checked, on_piece=on_piece)
 
     def _cancel(self, worker: int, batch: int, requests: Sequence[int]) -> None:
+        if self._cancelled[batch].intersection(requests):
+            self.schedule.violated(f"{self.name}: {requests} of {batch} left twice")
         self._cancelled[batch].update(requests)
         self._cancel_in_pool(worker, batch, requests)
 
     def _gone(self, requests: Sequence[Sequence[Row]]) -> set[int]:
+        if self._settings.shadow:
+            return set()
         owners = [self.schedule.owners.get(rows[0]["n"]) for rows in requests]
         return {at for at, owner in enumerate(owners) if owner is not None and owner.has_left}
 

@@ -44,7 +44,7 @@ class Schedule:
         violations: what did not hold.
         statuses: how many responses had each status.
         owners: who has asked for a row, by its number, if only one has.
-        services: those that clients ask, also when they are removed.
+        services: all that there have been.
         is_stopping: True once the gateway is shutting down.
         has_failed: True once a worker or the network has failed.
     """
@@ -101,7 +101,7 @@ class Schedule:
         return self.network.connect(name, protocol, client, choices)
 
     def target(self, choices: random.Random) -> tuple[RunningService, ApiDescription]:
-        service = choices.choice(self.services)
+        service = choices.choice([service for service in self.services if service.is_asked])
         return service, choices.choice(service.description.apis)
 
     def row(self, owner: Owner, choices: random.Random, *, repeats: bool) -> Row:
@@ -137,8 +137,9 @@ class Schedule:
     async def _probe(self) -> None:
         """Ask each API once; nothing fails any more."""
         for service in self.services:
-            unchanged = not (service.has_changed or service.is_leaving)
-            for api in service.served._apis.in_force.values() if unchanged else ():
+            versions = [one for one in self.services if one.label == service.label]
+            has_changed = any(one.has_changed or one.is_leaving for one in versions)
+            for api in () if has_changed else service.served._apis.in_force.values():
                 await Client(self, f"probe of {service.model_of(api)}", only=(service, api)).run()
 
     def _events(self) -> list[Awaitable[None]]:
@@ -165,11 +166,12 @@ class Schedule:
                 await event()
 
     async def _have_second(self) -> None:
-        """Add a service, and perhaps remove it, while requests run."""
-        service = RunningService(self, "two", is_first=False)
-        await service.start()
+        """Add a service or a version, and perhaps remove it, while requests run."""
+        name = "sim@2" if self.draws.happens("version", 0.5) else "two"
+        service = RunningService(self, name, is_first=False)
         self.services.append(service)
-        if self.draws.happens("two.removed", 0.7):
+        await service.start()
+        if self.draws.happens("is_removed", 0.7):
             await self._at_some_time(service.remove)
 
     async def _drain_early(self) -> None:

@@ -21,7 +21,9 @@ def changed_service(draws: Draws, service: ServiceDescription) -> ServiceDescrip
     *others, last = service.apis
     if others and draws.happens("removes_api", 0.5):
         return replace(service, apis=others)
-    return replace(service, apis=[*others, _some_api(last.name, draws, "again.")], version="2")
+    again = _some_api(last.name, draws, "again.")
+    # A request for one task is nonsense for another.
+    return replace(service, apis=[*others, again if again.task == last.task else last], version="2")
 
 
 def _some_api(name: str, draws: Draws, prefix: str) -> ApiDescription:
