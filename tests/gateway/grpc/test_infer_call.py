@@ -128,13 +128,6 @@ async def test_a_call_whose_time_is_over_is_not_executed(tmp_path: Path) -> None
         assert stage.counted(504) == 1
 
 
-async def test_a_call_that_the_connection_rejects_before_its_message_ends(tmp_path: Path) -> None:
-    async with calls(tmp_path) as stage:
-        call, stream = stage.open(INFER)
-        call.reject(BodyTooLarge("too large"))
-        assert (stream.code, stream.text) == (Code.RESOURCE_EXHAUSTED, "too large")
-
-
 @pytest.mark.parametrize(
     ("how", "code", "text", "status"),
     [("cancelled", None, "", 499), ("rejected", Code.RESOURCE_EXHAUSTED, "too large", 413)],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.grpc.call_stage import STREAM_INFER, CallStage, StreamResponse, calls, numbers, raw, values
+from tests.gateway.grpc.call_stage import STREAM_INFER, CallStage, StreamResponse, calls, numbers
 from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.running import turns
 from tests.gateway.services.test_service_streams import HEAD, streaming_api
@@ -45,30 +45,6 @@ async def telling(stage: CallStage, **message: Any) -> tuple[Call, FakeStream, B
     return call, stream, batch
 
 
-async def test_answers_come_in_order_even_if_they_are_ready_in_another(tmp_path: Path) -> None:
-    async with calls(tmp_path, overrides={"mb_max_batch_size": 1}) as stage:
-        other = await stage.on.worker(index=1)
-        call, stream = stage.open(STREAM_INFER)
-        for number in (1, 2):
-            call.message_received(numbers(number, request_id=str(number)))
-        running = {}
-        for worker in (stage.worker, other):
-            batch, payload = await worker.batch()
-            running[payload] = worker, batch
-        worker, batch = running[raw(2)]
-        worker.answer(batch, [b"20"])
-        await turns()
-        assert stream.messages == []
-        worker, batch = running[raw(1)]
-        worker.answer(batch, [b"10"])
-
-        answers = [response(await stream.next()) for _ in range(2)]
-        assert [answer.id for answer in answers] == ["1", "2"]
-        assert [values(answer.SerializeToString()) for answer in answers] == [[10], [20]]
-        call.end_received()
-        assert await stream.end() is Code.OK
-
-
 async def test_an_error_takes_the_place_of_an_answer_and_the_stream_goes_on(tmp_path: Path) -> None:
     async with calls(tmp_path) as stage:
         call, stream = stage.open(STREAM_INFER)
@@ -100,18 +76,6 @@ async def test_refusals_are_no_errors(tmp_path: Path) -> None:
         tally = stage.on.service.batching.metrics.api("echo")
         assert (tally.statuses, tally.grpc_statuses, tally.errors) == ({503: 1}, {503: 1}, {})
         call.cancelled()
-
-
-async def test_a_stream_ends_after_the_answers_to_all_its_messages(tmp_path: Path) -> None:
-    async with calls(tmp_path) as stage:
-        _, empty = stage.ask(path=STREAM_INFER)
-        assert empty.code is Code.OK
-
-        _, stream = stage.ask(numbers(1), path=STREAM_INFER)
-        assert stream.code is None
-        await stage.answer(b"10")
-        assert await stream.end() is Code.OK
-        assert len(stream.messages) == 1
 
 
 async def test_open_requests_of_a_stream_count_as_clients(tmp_path: Path) -> None:
@@ -206,17 +170,6 @@ async def test_a_streamed_answer_may_have_the_status_of_an_error(tmp_path: Path)
         assert StreamResponse.FromString(await stream.next()).error_message == "not now"
         assert isinstance(await stage.worker.next(), Cancel)
         assert stage.counted(409, api="tell") == 1
-
-
-async def test_a_client_that_leaves_stops_the_handler(tmp_path: Path) -> None:
-    async with calls(tmp_path, TWO_APIS) as stage:
-        call, stream, batch = await telling(stage)
-        stage.worker.send(Piece(batch.batch, HEAD), [b"one "])
-        await stream.next()
-        call.cancelled()
-
-        assert isinstance(await stage.worker.next(), Cancel)
-        assert stage.counted(499, api="tell") == 1
 
 
 async def test_answers_that_wait_for_an_earlier_one_pause_the_stream(tmp_path: Path) -> None:

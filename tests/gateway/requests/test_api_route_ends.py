@@ -112,44 +112,6 @@ async def test_a_client_timeout_that_passes_while_queued_is_504() -> None:
     assert stage.runner.batches == [[b"1"], [b"2"]]
 
 
-async def test_a_client_that_leaves_while_queued_is_taken_out() -> None:
-    """Its row is not executed, others are answered, and it counts as 499."""
-    stage = Stage()
-    stage.runner.gate.clear()
-    running = stage.post(Client(b"1"))
-    await turns()
-    leaver = Client(b"3")
-    before, leaving, after = (stage.post(client) for client in (Client(b"2"), leaver, Client(b"4")))
-    await turns()
-
-    leaver.leave()
-    assert await leaving is None
-    stage.runner.gate.set()
-    replies = await asyncio.gather(running, before, after)
-
-    assert stage.runner.batches == [[b"1"], [b"2", b"4"]]
-    assert [reply and reply.body for reply in replies] == [b"1", b"2", b"4"]
-    assert (stage.counted(499), stage.counted(200)) == (1, 3)
-
-
-async def test_a_client_that_leaves_while_its_batch_runs_disturbs_nobody() -> None:
-    """Its row is executed; the others in the batch get their own replies."""
-    stage = Stage()
-    stage.runner.gate.clear()
-    leaver = Client(b"1")
-    leaving, staying = stage.post(leaver), stage.post(Client(b"2"))
-    await turns()
-
-    leaver.leave()
-    assert await leaving is None
-    stage.runner.gate.set()
-
-    reply = await staying
-    assert reply is not None
-    assert (reply.body, stage.runner.batches) == (b"2", [[b"1", b"2"]])
-    assert (await stage.reply(b"3")).status == 200  # the worker is free again
-
-
 @pytest.mark.parametrize("pieces", [(), (b"[1]",), (b"[1]", b"")])
 async def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(
     pieces: tuple[bytes, ...],

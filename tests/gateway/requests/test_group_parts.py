@@ -130,28 +130,6 @@ def body(*groups: Any) -> bytes:
     return msgspec.json.encode({"instances": rows})
 
 
-async def test_rows_share_batches_by_group_and_return_in_order() -> None:
-    on = stage()
-    on.runner.gate.clear()
-    first = on.post(Client(body("z"), headers=[JSON]))
-    await asyncio.sleep(0)
-    replies = [on.post(Client(body(*groups), headers=[JSON])) for groups in (("a", "b", "a"), ("b", "c"))]
-    await asyncio.sleep(0)
-    on.runner.gate.set()
-
-    assert (await first) is not None
-    for task, groups in zip(replies, ("aba", "bc"), strict=True):
-        reply = await task
-        assert reply is not None
-        assert reply.status == 200
-        assert json.loads(reply.body) == {"predictions": [{"g": group} for group in groups]}
-    assert sorted(on.runner.batches[1:]) == [[b'{"g":"a"},{"g":"a"}'], [b'{"g":"b"}'] * 2, [b'{"g":"c"}']]
-    assert [job.group for job in on.runner.jobs[1:]] == [b'"a"', b'"b"', b'"c"']
-    assert {job.count for job in on.runner.jobs} == {1, 2}
-    assert on.counted(200) == 3
-    assert on.dispatcher.unanswered == 0
-
-
 async def test_one_part_that_fails_is_the_answer_and_the_others_are_withdrawn() -> None:
     on = stage()
     on.runner.reply = lambda sent: HandlerResult(422, b"no b") if b'"b"' in sent else HandlerResult(200, sent)
@@ -177,17 +155,3 @@ async def test_a_part_that_is_shed_is_the_answer_and_the_others_are_withdrawn() 
     on.runner.gate.set()
     await running
     assert len(on.runner.batches) == 1
-
-
-async def test_a_client_that_leaves_withdraws_all_parts() -> None:
-    on = stage()
-    on.runner.gate.clear()
-    client = Client(body("a", "b", "c"), headers=[JSON])
-    task = on.post(client)
-    await asyncio.sleep(0)
-    assert on.dispatcher.unanswered == 3
-    client.leave()
-    await task
-    assert on.dispatcher.unanswered == 0
-    assert on.counted(499) == 1
-    on.runner.gate.set()

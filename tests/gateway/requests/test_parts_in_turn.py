@@ -19,7 +19,7 @@ from uncork_dispatcher.jobs import payloads_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.requests.parts import Submitted, cancel, submission_of, submit
+from uncork_gateway.requests.parts import Submitted, submission_of, submit
 
 RULES = ApiRules(name="echo", goal_s=0.3, max_batch_rows=100, max_queue_rows=1000)
 ROW_S = 0.01
@@ -131,20 +131,6 @@ def test_parts_that_wait_count_against_the_limits_of_the_queue() -> None:
         assert caught.value.reason == "queue_full"
         await on.dispatcher.drain()
         assert running.bodies == [b"0"]
-        assert on.dispatcher.remove_api("echo")
-
-    in_virtual_time(run())
-
-
-def test_a_client_that_leaves_takes_all_its_parts_along() -> None:
-    async def run() -> None:
-        on = Slow()
-        caller, submitted = on.send(400)
-        await asyncio.sleep(0.5)
-        cancel(on.dispatcher, submitted)
-        ran = len(on.rows)
-        await on.dispatcher.drain()
-        assert (caller.bodies, caller.errors, len(on.rows)) == ([], [], ran)
         assert on.dispatcher.remove_api("echo")
 
     in_virtual_time(run())

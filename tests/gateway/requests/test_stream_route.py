@@ -217,17 +217,6 @@ async def test_after_the_first_piece_a_failure_ends_the_connection(
     assert record.getMessage() == f"the stream of batch gateway-1 was cut short: {reason}"
 
 
-async def test_a_worker_that_dies_is_not_replaced_by_another() -> None:
-    """Sent pieces cannot be withdrawn, and the handler's effects cannot be undone."""
-    stage = StreamStage(workers=2)
-    connection, worker = await stage.ask()
-    worker.fail(WorkerLost("worker 0 died"))
-    await turns()
-
-    [reply] = connection.replies()
-    assert (reply.status, len(stage.running)) == (502, 1)
-
-
 @pytest.mark.parametrize("pieces", [[], [b"a"]])
 async def test_a_client_that_leaves_has_its_stream_cancelled(pieces: list[bytes]) -> None:
     """Also before the first piece; later pieces are dropped."""

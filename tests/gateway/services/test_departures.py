@@ -65,21 +65,6 @@ async def test_the_worker_knows_which_requests_nobody_waits_for(tmp_path: Path) 
         assert (ended(on, "cancelled"), ended(on, "failed"), ended(on, "worked")) == (1, None, 1)
 
 
-async def test_no_departure_is_told_twice(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(PAIRS))
-        batch, posted = await running(on, worker, 1, 2)
-        await on.http.aclose()
-        left: set[int] = set()
-        while len(left) < 2:
-            message = await worker.next()
-            assert isinstance(message, Cancel)
-            assert message.batch == batch.batch
-            assert not left & {*message.requests}
-            left.update(message.requests)
-        await asyncio.gather(*posted, return_exceptions=True)
-
-
 async def test_a_computation_is_cancelled_when_nobody_waits_for_it(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
         worker = await on.worker(serves=service(replace(SINGLE, coalesce=True)))
@@ -128,11 +113,3 @@ async def test_a_call_ends_at_its_deadline_while_it_runs(tmp_path: Path) -> None
         assert await stage.worker.next() == Cancel(batch.batch, (0,))
         assert await stream.end() == Code.DEADLINE_EXCEEDED
         assert stream.text == "the timeout in grpc-timeout expired while the request was running"
-
-
-async def test_a_call_that_is_cancelled_is_cancelled_at_the_worker(tmp_path: Path) -> None:
-    async with calls(tmp_path, service(SINGLE)) as stage:
-        call, _ = stage.ask(numbers(1))
-        batch, _ = await stage.worker.batch()
-        call.cancelled()
-        assert await stage.worker.next() == Cancel(batch.batch, (0,))

@@ -57,21 +57,6 @@ async def one_runs_one_waits(
     return asking, running
 
 
-async def test_each_has_its_own_workers(tmp_path: Path) -> None:
-    """Also for APIs of one name."""
-    async with gateway(tmp_path, name="a") as on:
-        both = await two(on)
-        of_a, of_b = await both.workers()
-        for path, worker in (("/echo", of_a), ("/a/echo", of_a), ("/b/echo", of_b)):
-            _, reply = await on.echo(worker, path, path)
-            assert (reply.status_code, reply.json()) == (200, path)
-        for model, worker in (("a", of_a), ("b", of_b), ("b.echo", of_b)):
-            asking = on.post(f"/v1/models/{model}:predict", {"instances": [1]})
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"[2]"])
-            assert (await asking).status_code == 200
-
-
 async def test_metrics_and_pages_tell_them_apart(tmp_path: Path) -> None:
     async with gateway(tmp_path, name="a") as on:
         both = await two(on)
@@ -219,17 +204,6 @@ async def test_pages_list_them_in_their_order(tmp_path: Path) -> None:
         await on.worker()
         assert list((await on.http.get("/openapi.json")).json()["paths"])[:2] == ["/echo", "/a/echo"]
         assert list(on.gateway.catalogue.offers) == ["b", "a"]
-
-
-async def test_a_removed_service_refuses_what_takes_too_long(tmp_path: Path) -> None:
-    async with gateway(tmp_path, name="a") as on:
-        both = await two(on)
-        of_a, of_b = await both.workers()
-        asking = on.post("/b/echo", 1)
-        await of_b.batch()
-        await on.gateway.remove(both.b, timeout_s=0.0)
-        assert (await asking).status_code == 503
-        assert (await on.echo(of_a, "/a/echo", 1))[1].status_code == 200
 
 
 async def test_a_drain_waits_for_both(tmp_path: Path) -> None:

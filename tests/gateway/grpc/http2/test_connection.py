@@ -64,21 +64,6 @@ async def test_messages_of_any_size(size: int) -> None:
     assert peer.server.pool.used_bytes == 0
 
 
-async def test_a_stream_of_messages() -> None:
-    peer = Peer(Server())
-    number = peer.call(None, path=b"/t.T/Stream")
-    for body in (b"", b"1", b"2" * 70_000):
-        peer.upload(number, message(body))
-        assert peer.answer(number).messages[-1] == body
-    assert peer.answer(number).head[b":status"] == b"200"
-    peer.h2.end_stream(number)
-    peer.sync()
-
-    assert peer.answer(number).messages == [b"", b"1", b"2" * 70_000]
-    assert peer.answer(number).trailers.keys() == {b"grpc-status", b"x-request-id"}
-    assert peer.server.calls[0].events[-1] == "end"
-
-
 async def test_a_call_that_ends_with_an_error_has_trailers_only() -> None:
     peer = Peer(Server())
     answer = peer.ask(path=b"/t.T/None")
@@ -172,19 +157,6 @@ async def test_a_cancelled_call_is_told_so_once() -> None:
     assert call.events[-1:] == ["cancelled"]
     assert call.events.count("cancelled") == 1
     assert number not in peer.answers
-
-
-async def test_all_calls_of_a_client_that_has_gone_are_cancelled() -> None:
-    server = Server()
-    peer, other = Peer(server), Peer(server)
-    for _ in range(3):
-        peer.call(path=b"/t.T/Hang")
-    peer.ask()
-    peer.wire.leave()
-    assert server.listener.connections == 1
-    other.wire.leave()
-    assert [call.events[-1] for call in server.calls] == ["cancelled"] * 3 + ["end"]
-    assert server.listener.connections == 0
 
 
 async def test_a_call_is_answered_once() -> None:
