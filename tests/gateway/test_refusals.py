@@ -4,22 +4,29 @@ Each is an expression with the names of this module, and the message; "alone: " 
 request that goes to the server alone. A message that ends in ``…`` has been cut before what a library says.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.expected import check_messages
-from tests.gateway.codecs import test_dataframe, test_groups, test_npy
+from tests.gateway.codecs import test_dataframe, test_groups, test_npy, test_text
 from tests.gateway.codecs.test_cost import BY_FIELD
+from tests.gateway.dialects import test_v2_dialect
 from tests.gateway.protocols import test_rows, test_v2, v2_bodies
 from tests.gateway.protocols.v2_bodies import HEADER
+from tests.gateway.requests.test_classes import CLASSES
+from uncork_gateway.auth import read_origin
+from uncork_gateway.backends.model_servers.server import read_addresses
 from uncork_gateway.codecs.ndarray import NdArrayCodec
 from uncork_gateway.codecs.npy import decode_npy
+from uncork_gateway.codecs.text import PLAIN, to_utf8
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_workers.definition.adapters import Json
+from uncork_workers.wire.schema import JSON
 
 
 def v1(body: bytes) -> None:
@@ -66,6 +73,22 @@ def grouped_by(group_by: str, parameters: object) -> None:
     test_groups.complete(payload, group_by, parameters=parameters)
 
 
+def text(body: bytes, content_type: str = JSON) -> None:
+    test_text.CODEC.decode(body, content_type)
+
+
+def in_charset(body: bytes, charset: str) -> None:
+    to_utf8(body, f"text/plain; charset={charset}")
+
+
+def model(sent: Content) -> None:
+    test_v2_dialect.read(test_v2_dialect.dialect(), sent)
+
+
+def priority(level: object, named: bool | None = None) -> None:
+    CLASSES.is_bulk(named, json.dumps({"priority": level}).encode())
+
+
 def npy(body: bytes) -> None:
     decode_npy(body, row_axes=1)
 
@@ -83,11 +106,13 @@ def weighed(body: bytes) -> None:
     BY_FIELD.decode(body)
 
 
-NAMES = {**vars(test_npy), **vars(v2_bodies), **vars(test_v2), **globals()}
+OF_SERVERS = {"read_addresses": read_addresses, "read_origin": read_origin}
+OF_TESTS = {**vars(test_npy), **vars(v2_bodies), **vars(test_v2_dialect), **vars(test_v2)}
+NAMES = {**OF_TESTS, **globals(), **OF_SERVERS, "PLAIN": PLAIN}
 
 
 def said(expression: str) -> str:
-    with pytest.raises((BadRequest, Unmergeable)) as caught:
+    with pytest.raises((BadRequest, Unmergeable, ValueError)) as caught:
         eval(expression, NAMES)
     alone = "alone: " if caught.type is Unmergeable else ""
     return alone + " ".join(str(caught.value).split())

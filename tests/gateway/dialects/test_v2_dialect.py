@@ -82,31 +82,6 @@ def test_a_binary_tensor_costs_as_much_as_its_json() -> None:
     assert (asked.rows, asked.key, asked.cost.total) == (2, None, 8)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (v2_bodies.request(ints(1), ints(2)), "input names must be unique, got 'x', 'x'"),
-        (
-            v2_bodies.request(ints(1), parameters={"sequence_id": 7}),
-            "parameter 'sequence_id' is not supported: batching does not keep sequences in order",
-        ),
-        (
-            v2_bodies.request(ints(1), outputs=[{"name": "y", "parameters": {"classification": 2}}]),
-            "output 'y': classification is not supported",
-        ),
-        (
-            v2_bodies.request(doubles(1.5), outputs=[{"name": "y", "parameters": {"classification": 2}}]),
-            "output 'y': classification is not supported",
-        ),
-        (Content(b"{"), "the body is not valid JSON"),
-    ],
-)
-def test_what_cannot_be_read_is_refused(content: Content, message: str) -> None:
-    """Both malformed requests and unsupported features get 400."""
-    with pytest.raises(BadRequest, match=message):
-        read(dialect(), content)
-
-
 def test_no_classes_is_no_classification() -> None:
     """Triton's clients leave the parameter out for 0; others may not."""
     wanted = [{"name": "y", "parameters": {"classification": 0}}]

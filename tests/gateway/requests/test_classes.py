@@ -13,7 +13,6 @@ from tests.gateway.stage import Stage, detail, reason
 from uncork_dispatcher import ApiRules
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Native
-from uncork_gateway.errors import BadRequest
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -41,23 +40,6 @@ def test_headers_and_priorities_name_a_class(named: bytes | None, parameters: An
     headers = [(b"x-other", b"1")] + ([] if named is None else [(b"x-request-class", named)])
     text = b"" if parameters is None else json.dumps(parameters).encode()
     assert CLASSES.is_bulk(CLASSES.of_headers(headers), text) is is_bulk
-
-
-@pytest.mark.parametrize("priority", [3, -1, 1.5, "2", True, [2]])
-def test_other_priorities_are_refused(priority: object) -> None:
-    with pytest.raises(BadRequest, match=r"must be 0 \(the default\), 1 \(interactive\) or 2 \(bulk\)"):
-        CLASSES.is_bulk(None, json.dumps({"priority": priority}).encode())
-
-
-def test_parameters_that_are_no_json_are_refused() -> None:
-    with pytest.raises(BadRequest, match="parameters are not valid JSON"):
-        CLASSES.is_bulk(None, b'{"beams": NaN}')
-
-
-@pytest.mark.parametrize(("named", "priority"), [(True, 1), (False, 2)])
-def test_a_priority_that_contradicts_the_header_is_refused(named: bool, priority: int) -> None:
-    with pytest.raises(BadRequest, match="send one of them"):
-        CLASSES.is_bulk(named, json.dumps({"priority": priority}).encode())
 
 
 def classed(**rules: Any) -> Stage:

@@ -24,6 +24,8 @@ from uncork_workers.definition.outputs.media_types import Csv, Output
 from uncork_workers.definition.outputs.responses import Rejected, WrongResult
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.definition.service import api as decorate
+from uncork_workers.process.padding import pad
+from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.wire.schema import CSV, NPY
 from uncork_workers.wire.values import DefinitionError
 
@@ -132,6 +134,13 @@ def api(handler: Any = None, **arguments: Any) -> Any:
     return decorate(**{"input": Json(), **arguments})(handler or method("predict"))
 
 
+def metrics() -> RecordedMetrics:
+    made = RecordedMetrics()
+    made.observe("seen", 1)
+    made.count("tokens", 1, {})
+    return made
+
+
 def service(**members: Any) -> None:
     describe_service(type("Odd", (Service,), members))
 
@@ -150,6 +159,7 @@ OF_RESULTS = {
     "Rejected": Rejected,
     "encode": encode,
     "on_host": on_host,
+    "pad": pad,
     "pd": pd,
 }
 NAMES = {**globals(), **vars(adapters), **OF_RESULTS}
@@ -157,7 +167,7 @@ NAMES = {**globals(), **vars(adapters), **OF_RESULTS}
 
 def said(expression: str) -> str:
     """Return the message about a wrong expression, or about a service with the API that it makes."""
-    with pytest.raises((DefinitionError, WrongResult, TypeError)) as caught:
+    with pytest.raises((DefinitionError, WrongResult, TypeError, ValueError)) as caught:
         described(eval(expression, NAMES))
     return re.sub(r" at 0x\w+", "", " ".join(str(caught.value).split()))
 

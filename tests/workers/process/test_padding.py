@@ -1,8 +1,6 @@
 """Rows of different lengths as one array."""
 
 import json
-import re
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,30 +45,6 @@ def test_the_array_has_the_type(dtype: Any) -> None:
     assert padded.tolist() == [[1, 0], [0, 0], [0, 1]]
     assert padded.dtype == dtype
     assert mask.dtype == np.int64
-
-
-@pytest.mark.parametrize(
-    ("rows", "options", "message"),
-    [
-        ([], {}, "there are no rows to pad; pass at least one"),
-        ([1, 2], {}, "row 0 has 0 dimensions, not one; pass one list of numbers per row"),
-        ([[1], [[2], [3]]], {}, "row 1 has 2 dimensions, not one; pass one list of numbers per row"),
-        ([[[2], [3, 4]]], {}, "row 0 is not one-dimensional; pass one list of numbers per row"),
-        ([[1], [1, 2.5]], {}, "row 1 holds values of type float64 that do not fit dtype=int64"),
-        ([[1], ["2"]], {}, "row 1 holds values of type <U1 that do not fit dtype=int64"),
-        ([[1], [300]], {"dtype": "int8"}, "row 1 holds values of type int64 that do not fit dtype=int8"),
-        ([[-1]], {"dtype": "uint8"}, "row 0 holds values of type int64 that do not fit dtype=uint8"),
-        (
-            [[1], [1] * 17],
-            {"allowed_lengths": (8, 16)},
-            "row 1 has 17 values, more than the largest allowed length, 16; truncate rows to that before "
-            "padding",
-        ),
-    ],
-)
-def test_rows_that_cannot_be_padded(rows: Sequence[Any], options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        uncork.pad(rows, **options)
 
 
 class Compiled(Service):

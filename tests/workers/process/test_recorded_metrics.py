@@ -73,39 +73,14 @@ def test_calls_that_fail_record_nothing() -> None:
     assert (alone.counts, alone.observed) == ([], {})
 
 
-@pytest.mark.parametrize(
-    ("name", "amount", "labels", "says"),
-    [
-        ("Tokens", 1, {}, "got 'Tokens'$"),
-        ("tokens_total", 1, {}, "not end in _total"),
-        ("x" * 65, 1, {}, "at most 64"),
-        (7, 1, {}, "got 7$"),
-        ("tokens", -1, {}, "'tokens' takes a number from 0 to .*, got -1$"),
-        ("tokens", float("nan"), {}, "got nan$"),
-        ("tokens", True, {}, "got True$"),
-        ("tokens", "1", {}, "got '1'$"),
-        ("tokens", 1, {"api": "x"}, "has the label 'api'; use .* not api, service, le$"),
-        ("tokens", 1, {"Kind": "x"}, "has the label 'Kind'"),
-        ("tokens", 1, {"kind": 7}, "takes a str of at most 128 characters for 'kind', got 7$"),
-        ("tokens", 1, {"kind": "x" * 129}, "at most 128 characters"),
-        ("tokens", 1, dict.fromkeys("abcdef", "x"), "at most 5 labels, got 6$"),
-        ("seen", 1, {}, "is observed; count another name$"),
-    ],
-)
-def test_what_cannot_be_counted_raises(name: Any, amount: Any, labels: Any, says: str) -> None:
+def test_what_is_refused_is_not_recorded() -> None:
     metrics = RecordedMetrics()
-    metrics.observe("seen", 1)
-    with pytest.raises(ValueError, match=f"^the (name of a )?metric .*{says}"):
-        metrics.count(name, amount, labels)
+    with pytest.raises(ValueError, match=r"got -1$"):
+        metrics.count("tokens", -1, {})
+    with pytest.raises(ValueError, match=r"got inf$"):
+        metrics.observe("sizes", float("inf"))
+
     assert not metrics.counts
-
-
-@pytest.mark.parametrize(("name", "value"), [("x y", 1), ("x", float("inf")), ("x", -1e16), ("tokens", 1)])
-def test_what_cannot_be_observed_raises(name: Any, value: Any) -> None:
-    metrics = RecordedMetrics()
-    metrics.count("tokens", 1, {})
-    with pytest.raises(ValueError, match=r"^the (name of a )?metric "):
-        metrics.observe(name, value)
     assert not metrics.observed
 
 

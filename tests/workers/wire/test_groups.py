@@ -41,27 +41,6 @@ def test_where_values_come_from(group_by: object, sources: list[Source]) -> None
     assert sources_of(group_by) == sources
 
 
-@pytest.mark.parametrize(
-    ("group_by", "says"),
-    [
-        *[
-            (wrong, "group_by must be the name of a field")
-            for wrong in (5, "", (), {"a"}, b"a", (None,), ("a", 1))
-        ],
-        *[
-            (wrong, f"got '{wrong}'")
-            for wrong in ("query:a", "Header:a", "header:", "header:a b", "header:ü")
-        ],
-        *[(wrong, "must be the name of a field") for wrong in ("parameter:", ":a", 'a"b', "a\\b", "a\nb")],
-        (("a", "b", "a"), "names 'a' twice"),
-        (("header:X-A", "header:x-a"), "names 'header:x-a' twice"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(group_by: object, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        sources_of(group_by)
-
-
 @given(one=SCALARS, other=SCALARS)
 def test_texts_differ_exactly_if_json_does(one: Any, other: Any) -> None:
     """Whatever escapes a client uses; 1, 1.0, "1" and true are four groups."""

@@ -92,26 +92,6 @@ def test_addresses_are_read_once_each() -> None:
     assert not are_grpc(addresses)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "a:8080", "localhost", "ftp://a", "http://", "http://a/v1", "http://a?x=1", "http://a#x"),
-        *("http://me:pass@a", "http://a:port", "http://a:99999", "http://a//b", "//a"),
-        *("grpc://", "grpc://a:1/x", "grpc+tls://a:1"),
-    ],
-)
-def test_what_is_no_address_is_told(text: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"is not a server address; write http://HOST:PORT or https://HOST:PORT, or grpc"
-    ):
-        read_addresses([text])
-
-
-def test_there_must_be_a_server() -> None:
-    with pytest.raises(ValueError, match="at least one server is required"):
-        read_addresses([])
-
-
 def test_servers_for_grpc_have_a_port() -> None:
     urls = ["grpc://a:8001", "grpcs://[::1]:443/"]
     addresses = read_addresses(urls)
