@@ -27,6 +27,8 @@ from uncork_workers.wire.schema import ApiDescription
 
 # After the last client has left: longer than any timeout.
 _SETTLE_S = 60.0
+# Longer than a connection waits for its client to close it.
+_LINGER_S = 10.0
 
 
 class Owner(Protocol):
@@ -182,6 +184,11 @@ class Schedule:
             await asyncio.sleep(0.05)
             self.gateway.front_end.give_up()
         await draining
+        if left := self.gateway.front_end.unanswered():
+            self.violated(f"{left} requests are left after the drain")
+        await asyncio.sleep(_LINGER_S)
+        if idle := [each for each in self._grpc._connections if not each.session.streams]:
+            self.violated(f"{idle} have no calls and stay open after the drain")
 
     async def _stop(self) -> None:
         self.is_stopping = True
