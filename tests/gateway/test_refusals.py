@@ -1,7 +1,7 @@
-"""Messages to clients whose bodies are refused: the cases are in ``refusals.txt``.
+"""Messages to clients whose bodies, or the replies to them, are refused: the cases are in ``refusals.txt``.
 
-Each is an expression with the names of this module, and the message; "alone: " is before what is said of a
-request that goes to the server alone. A message that ends in ``…`` has been cut before what a library says.
+Each is an expression with the names of this module, and what it raises. ``Unmergeable`` goes to the server
+alone.
 """
 
 import json
@@ -14,7 +14,7 @@ from tests.expected import check_messages
 from tests.gateway.codecs import test_dataframe, test_groups, test_npy, test_text
 from tests.gateway.codecs.test_cost import BY_FIELD
 from tests.gateway.dialects import test_v2_dialect
-from tests.gateway.protocols import test_rows, test_v2, v2_bodies
+from tests.gateway.protocols import test_rows, test_rows_replies, test_v2, test_v2_replies, v2_bodies
 from tests.gateway.protocols.v2_bodies import HEADER
 from tests.gateway.requests.test_classes import CLASSES
 from uncork_gateway.auth import read_origin
@@ -24,7 +24,8 @@ from uncork_gateway.codecs.npy import decode_npy
 from uncork_gateway.codecs.text import PLAIN, to_utf8
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_gateway.protocols.wire import Content, Unmergeable
+from uncork_gateway.protocols.v2_replies import split
+from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply
 from uncork_workers.definition.adapters import Json
 from uncork_workers.wire.schema import JSON
 
@@ -46,6 +47,14 @@ def binary_x(size: object, shape: str = "[2]", datatype: str = "INT16") -> bytes
     """Return the JSON of a request with one binary tensor."""
     parameters = f'"parameters":{{"binary_data_size":{size}}}'
     return f'{{"inputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}",{parameters}}}]}}'.encode()
+
+
+def v1_reply(body: bytes) -> None:
+    test_rows_replies.TFS.split(Content(body), test_rows_replies.TWO_AND_ONE)
+
+
+def v2_reply(body: str) -> None:
+    split(Content(body.encode()), [1, 1])
 
 
 def table(body: bytes) -> None:
@@ -107,15 +116,20 @@ def weighed(body: bytes) -> None:
 
 
 OF_SERVERS = {"read_addresses": read_addresses, "read_origin": read_origin}
-OF_TESTS = {**vars(test_npy), **vars(v2_bodies), **vars(test_v2_dialect), **vars(test_v2)}
+OF_TESTS = {
+    **vars(test_npy),
+    **vars(v2_bodies),
+    **vars(test_v2_replies),
+    **vars(test_v2_dialect),
+    **vars(test_v2),
+}
 NAMES = {**OF_TESTS, **globals(), **OF_SERVERS, "PLAIN": PLAIN}
 
 
 def said(expression: str) -> str:
-    with pytest.raises((BadRequest, Unmergeable, ValueError)) as caught:
+    with pytest.raises((BadRequest, Unmergeable, WrongReply, ValueError)) as caught:
         eval(expression, NAMES)
-    alone = "alone: " if caught.type is Unmergeable else ""
-    return alone + " ".join(str(caught.value).split())
+    return f"{caught.type.__name__}: {' '.join(str(caught.value).split())}"
 
 
 def test_what_is_refused() -> None:

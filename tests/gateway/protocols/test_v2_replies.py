@@ -116,40 +116,6 @@ def output(shape: str, data: str, datatype: str = "INT8") -> str:
     return f'{{"outputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}","data":{data}}}]}}'
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not valid JSON"),
-        ("\x00", "not valid JSON"),
-        ("[]", "Expected `object`, got `array`"),
-        ("{}", "'outputs' is missing; the body has no members"),
-        ('{"error":"no"}', "'outputs' is missing; the body has 'error'"),
-        ('{"outputs":7}', "Expected `array`, got `int`"),
-        ('{"outputs":[]}', "expected outputs with 2 rows, got no outputs"),
-        ('{"outputs":[7]}', "Expected `object`, got `int`"),
-        (output("[3]", "[1,2,3]"), r"'x': expected 2 rows, or 1 for all requests, got shape \[3\]"),
-        (output("[]", "[1]"), r"expected 2 rows, .* got shape \[\]"),
-        (output("[0]", "[]"), r"expected 2 rows, .* got shape \[0\]"),
-        (output("[3,1]", "[[1],[2],[3]]"), r"expected 2 rows, .* got shape \[3, 1\]"),
-        (output("[2]", "[1,2,3]"), "needs 2 values, got 3"),
-        (output("[2,2]", "[1,2]"), r"\[2, 2\] of INT8 needs 4 values, got 2"),
-        (output("[1]", "[1,2]"), "needs 1 value, got 2"),
-        (output("[1]", "[]"), "needs 1 value, got 0"),
-        (output("[2]", "[]"), "needs 2 values, got 0"),
-        (output("[2,1]", "[[1],2]"), "must be nested like"),
-        (output("[2,0]", "[[],[1]]"), "must be nested like"),
-        (output("[99999999999,0]", "[[],[]]"), "must be nested like"),
-        (output("[]", "[[1]]"), "must be nested like"),
-        (output("[2]", "null"), "needs a list in data"),
-        ('{"outputs":[{"name":"x","shape":[2],"datatype":"INT8"}]}', "needs a list in data"),
-        (output("[2]", "[1,2]", "int8"), "datatype must be one of BOOL, .* got 'int8'"),
-    ],
-)
-def test_a_reply_that_cannot_be_dealt_out(text: str, message: str) -> None:
-    with pytest.raises(WrongReply, match=message):
-        split(Content(text.encode()), [1, 1])
-
-
 @pytest.mark.parametrize("block", [b"", b"1", b"123", b"1234567"])
 def test_a_binary_output_of_another_length_cannot_be_dealt_out(block: bytes) -> None:
     right = reply(Written(name="x", datatype="INT16", inner=[], form="binary", items=[b"12", b"34"]))
@@ -254,22 +220,6 @@ def test_parts_of_different_versions_of_a_model_cannot_be_joined() -> None:
     with pytest.raises(WrongReply, match="differ in one of \\['model_version'\\]"):
         join(parts)
     assert join(parts[:1]) == parts[0]
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ([ints(1, 2), ints(3, name="y")], r"different outputs: \['x'\] and \['y'\]"),
-        ([ints(1, 2), ints(3, datatype="FP32")], r"expected \[2, 1\] rows .*got INT64 \[2\], FP32 \[1\]"),
-        ([ints(1, 2), ints(3, 4, inner=[2])], r"got INT64 \[2\], INT64 \[1, 2\]"),
-        ([ints(1, 2, inner=[1], form="nested"), ints(3, inner=[1])], r"expected \[2, 1\] rows"),
-        ([ints(1, 2), ints(3, 4)], r"expected \[2, 1\] rows"),
-        ([ints(1), ints(3, 4)], r"expected \[2, 1\] rows"),
-    ],
-)
-def test_parts_that_do_not_fit_together(parts: list[Written], message: str) -> None:
-    with pytest.raises(WrongReply, match=message):
-        joined((2, parts[0]), (1, parts[1]))
 
 
 def test_parts_with_values_missing_do_not_fit_together() -> None:

@@ -1,6 +1,6 @@
 """Messages to authors of services that are defined wrongly: the cases are in ``refusals.txt``.
 
-Each is an expression with the names of this module, as an author may write it, and the message.
+Each is an expression with the names of this module, as an author may write it, and what it raises.
 """
 
 import re
@@ -169,7 +169,7 @@ def said(expression: str) -> str:
     """Return the message about a wrong expression, or about a service with the API that it makes."""
     with pytest.raises((DefinitionError, WrongResult, TypeError, ValueError)) as caught:
         described(eval(expression, NAMES))
-    return re.sub(r" at 0x\w+", "", " ".join(str(caught.value).split()))
+    return re.sub(r" at 0x\w+", "", f"{caught.type.__name__}: {' '.join(str(caught.value).split())}")
 
 
 def test_what_is_refused() -> None:
