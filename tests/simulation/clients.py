@@ -156,6 +156,9 @@ class Client(Caller):
             headers["x-request-id"] = ask.id
         if api.classes is not None and random.random() < 0.5:
             headers["x-request-class"] = "bulk"
+        if api.classes is not None and self.is_odd(f"{number}.unknown_class", 0.05):
+            headers["x-request-class"] = "unknown"
+            ask.faults.add(400)
         if ask.timeout_s is not None:
             headers["x-request-timeout-ms"] = f"{ask.timeout_s * 1000:g}"
         if is_raw and form is not NATIVE:

@@ -194,7 +194,9 @@ def _v2(rows: Sequence[Row], api: ApiDescription, random: Random) -> tuple[Heade
         own = {"parameters": {"binary_data_size": len(data)}} if is_binary else {"data": values}
         described.append({"name": name, "datatype": datatype, "shape": [len(rows), *inner], **own})
         blocks.append(data)
-    parameters = {"binary_data_output": random.random() < 0.5}
+    parameters: dict[str, Any] = {"binary_data_output": random.random() < 0.5}
+    if api.classes is not None and random.random() < 0.5:
+        parameters["priority"] = 2
     text = json.dumps({"inputs": described, "parameters": parameters}).encode()
     return ({_JSON_LENGTH: str(len(text))}, b"".join([text, *blocks])) if is_binary else ({}, text)
 
