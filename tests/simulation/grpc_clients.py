@@ -186,7 +186,8 @@ class GrpcClient(Caller, Peer):
         while len(self._data) >= (size := frames.FRAME_HEAD_BYTES + int.from_bytes(self._data[:3], "big")):
             frame, self._data = self._data[:size], self._data[size:]
             if frame[3] == frames.GOAWAY:  # the library would end with it
-                self.goaway = (0, 0, repr(frame))
+                last, code = (int.from_bytes(frame[at : at + 4], "big") for at in (9, 13))
+                self.goaway = code, last, frame[17:].decode()
                 continue
             for event in self.h2.receive_data(frame):
                 self._handle(event)
@@ -201,10 +202,8 @@ class GrpcClient(Caller, Peer):
         said = answer.trailers or (answer.head if answer.is_ended else {})
         if not said:
             is_given_up = answer.reset == ErrorCode.ENHANCE_YOUR_CALM and self.is_slow
-            has_ended = (
-                call.is_cancelled or self.leaves or self.schedule.is_stopping or self.goaway is not None
-            )
-            return "" if is_given_up or has_ended else "no response"
+            has_left = call.is_cancelled or self.leaves
+            return "" if is_given_up or has_left or self._is_cut_off(call) else "no response"
         if said[b"x-request-id"].decode() != name:
             return "the response to another call"
         if not answer.status:
@@ -215,6 +214,11 @@ class GrpcClient(Caller, Peer):
         if is_slow or any(self._explains(ask, answer.status, text) for ask in call.asks):
             return ""
         return "a status that nothing explains"
+
+    def _is_cut_off(self, call: Call) -> bool:
+        """Return whether the gateway has said that it does not answer a call, or ends old connections."""
+        code, last, _ = self.goaway or (None, 0, "")
+        return code == ErrorCode.NO_ERROR and (call.number > last or self.schedule.cuts_calls_off)
 
     def _explains(self, ask: Ask, code: int | None, text: str) -> bool:
         """Return whether something explains an error; in a stream, errors have no code."""

@@ -132,7 +132,12 @@ class RunningService:
             (504, "expired"): ask.timeout_s is not None,
         }
         if self.has_reshaped(ask.api):
-            causes |= {(400, ""): True, (415, ""): True, (501, "ModelStreamInfer"): True}
+            causes |= {
+                (400, ""): True,
+                (415, ""): True,
+                (500, "cannot carry"): True,
+                (501, "ModelStreamInfer"): True,
+            }
         return any(holds and status == code and words in text for (code, words), holds in causes.items())
 
     # What workers get: the pool's methods

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -47,6 +48,7 @@ class Schedule:
         statuses: how many responses had each status.
         owners: who has asked for a row, by its number, if only one has.
         services: all that there have been.
+        cuts_calls_off: True if gRPC connections of some age end before their calls.
         is_stopping: True once the gateway is shutting down.
         has_failed: True once a worker or the network has failed.
     """
@@ -73,8 +75,10 @@ class Schedule:
         front_end = self.gateway.front_end
         assert front_end.open_call is not None
         limits = GrpcLimits(max_message_bytes=self.settings.max_body_bytes)
-        if draws.happens("old_connections", 0.2):
-            limits.max_connection_age_s, limits.max_connection_age_grace_s = 1.0, choices.choice([0.5, 30.0])
+        self.cuts_calls_off = draws.happens("cuts_calls_off", 0.1)
+        if self.cuts_calls_off or draws.happens("old_connections", 0.15):
+            limits.max_connection_age_s = 1.0
+            limits.max_connection_age_grace_s = 0.5 if self.cuts_calls_off else math.inf
         self._grpc = GrpcListener(front_end.open_call, front_end.listener, limits=limits)
         self._has_second = draws.happens("two", 0.3)
         self.services = [RunningService(self, "sim" if self._has_second else None)]
