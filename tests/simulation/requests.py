@@ -98,8 +98,7 @@ def tensors_of(rows: Sequence[Row], api: ApiDescription) -> list[Tensor]:
 def infer_request(ask: Ask, *, is_raw: bool) -> bytes:
     """Return a message of ModelInfer."""
     request = _InferRequest(model_name=ask.model, id=ask.id)
-    if ask.api.streams:
-        request.parameters[WANTS_FINAL].bool_param = True
+    request.parameters[WANTS_FINAL].bool_param = True
     for name, datatype, inner, values in tensors_of(ask.rows, ask.api):
         added = request.inputs.add(name=name, datatype=datatype, shape=[len(ask.rows), *inner])
         if is_raw:
