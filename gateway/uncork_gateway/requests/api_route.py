@@ -44,7 +44,7 @@ class ApiRoute(ApiTarget):
         head = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self.fair_by)
         if head.encoding:
             if head.encoding not in ENCODINGS:
-                return head._replace(rejection=unknown_encoding(head.encoding))
+                return head._replace(rejection=head.rejection or unknown_encoding(head.encoding))
             headers = [header for header in headers if header[0].lower() not in ENCODING_HEADERS]
         try:
             group = () if self.grouping is None else self.grouping.of_headers(headers)
@@ -54,7 +54,7 @@ class ApiRoute(ApiTarget):
             values = self.values_of(headers)
             return head._replace(headers=kept, group=group, bulk=bulk, values=values, credentials=credentials)
         except GatewayError as error:
-            return head._replace(rejection=error)
+            return head._replace(rejection=head.rejection or error)
 
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> ApiRequest:
         return self._kind(self, connection, head, keep_alive=keep_alive)

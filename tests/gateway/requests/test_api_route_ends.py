@@ -14,6 +14,7 @@ from tests.gateway.stage import RULES, Stage, detail, reason
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.errors import BodyTooLarge
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS
 from uncork_gateway.telemetry.metrics import ApiTally
 from uncork_workers.wire.schema import JSON as JSON_TYPE
@@ -123,6 +124,16 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered(
 
     assert await stage.post(leaver) is None
     assert (stage.counted(499), stage.runner.jobs) == (1, [])
+
+
+@pytest.mark.parametrize("other", [(b"content-encoding", b"br"), (b"content-type", b"text/csv")])
+def test_a_body_that_is_too_large_is_refused_first(other: tuple[bytes, bytes]) -> None:
+    """Because the connection closes after this response."""
+
+    async def rejection() -> object:
+        return Stage().route.read_head([(b"content-length", b"9" * 12), other], b"/").rejection
+
+    assert isinstance(asyncio.run(rejection()), BodyTooLarge)
 
 
 class BrokenTally(ApiTally):
