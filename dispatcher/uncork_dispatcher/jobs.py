@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, S
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.errors import WrongResultCount
 from uncork_dispatcher.requests.batch import Batch
@@ -17,7 +19,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Submission(Generic[P, R]):
+class Submission(msgspec.Struct, Generic[P, R], eq=False):
     """A request to an API, from its submission until its waiter is notified.
 
     Limits, estimate and policy count ``cost``, a positive number in any unit, instead of ``rows`` where it is
@@ -42,46 +44,22 @@ class Submission(Generic[P, R]):
         arrival: when the request was submitted, in seconds on the shell's clock.
     """
 
-    __slots__ = (
-        *("waiter", "api", "payload", "rows", "cost", "longest", "size_bytes", "key", "group"),
-        *("client_timeout_s", "source", "flow", "bulk", "follows", "on_expiry", "arrival"),
-    )
-
-    def __init__(
-        self,
-        waiter: Waiter[R],
-        api: str,
-        payload: P,
-        *,
-        rows: int = 1,
-        cost: float | None = None,
-        longest: float | None = None,
-        size_bytes: int = 0,
-        key: Hashable = None,
-        group: Hashable = None,
-        client_timeout_s: float = math.inf,
-        source: Hashable = None,
-        flow: Hashable = None,
-        bulk: bool = False,
-        follows: bool = False,
-        on_expiry: Callable[[float], float] | None = None,
-    ) -> None:
-        self.waiter: Waiter[R] | None = waiter
-        self.api = api
-        self.payload = payload
-        self.rows = rows
-        self.cost = cost
-        self.longest = longest
-        self.size_bytes = size_bytes
-        self.key = key
-        self.group = group
-        self.client_timeout_s = client_timeout_s
-        self.source = source
-        self.flow = flow
-        self.bulk = bulk
-        self.follows = follows
-        self.on_expiry = on_expiry
-        self.arrival = 0.0
+    waiter: Waiter[R] | None
+    api: str
+    payload: P
+    rows: int = 1
+    cost: float | None = None
+    longest: float | None = None
+    size_bytes: int = 0
+    key: Hashable = None
+    group: Hashable = None
+    client_timeout_s: float = math.inf
+    source: Hashable = None
+    flow: Hashable = None
+    bulk: bool = False
+    follows: bool = False
+    on_expiry: Callable[[float], float] | None = None
+    arrival: float = 0.0
 
     def leave(self) -> Waiter[R] | None:
         """Detach and return the waiter; return None if it was notified or has left."""
