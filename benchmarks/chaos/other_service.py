@@ -36,6 +36,8 @@ async def come_and_go(stage: Stage, random: Random) -> None:
     """Add, replace, scale, change and remove another service; no request to the first may be affected."""
     config = stage.gateway.config
     assert config is not None
+    if _busy.locked():  # on a starved machine, the turns would queue
+        return
     async with _busy:
         window = stage.ledger.strike(SERVICES, time.monotonic())
         before = config.read_text()

@@ -80,7 +80,12 @@ class Trial:
 
         Raises:
             BenchError: if the gateway does not start, or ends early.
+            CancelledError: on SIGTERM.
         """
+        # An exception of a handler for signals could be raised in a callback of gRPC, which drops it.
+        own_task = asyncio.current_task()
+        assert own_task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, own_task.cancel)
         sweeping = asyncio.create_task(self._sweep())
         try:
             await self._while_watched(self._load_and_rest(strikes, seconds=seconds))
