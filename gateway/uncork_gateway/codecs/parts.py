@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -44,13 +45,29 @@ def divided(payload: Marshalled, count: int) -> Marshalled:
     groups = _groups(payload.rows, payload.cost.of_rows, count) if count > 1 else []
     if len(groups) < 2:
         return payload
-    parts = []
-    for rows, body in zip(groups, _pick(payload.body, payload.form, payload.rows, groups), strict=True):
-        of_rows = [payload.cost.of_rows[row] for row in rows] if payload.cost.of_rows else ()
+    return replace(payload, parts=_Divided(payload, groups))
+
+
+class _Divided(Sequence[Part]):
+    """The parts of a request, each made when it is asked for.
+
+    All of them could take a hundred times the memory of the body, and wait long for their turn.
+    """
+
+    def __init__(self, whole: Marshalled, groups: Sequence[Sequence[int]]) -> None:
+        self._whole = whole
+        self._groups = groups
+        self._bodies = _pick(whole.body, whole.form, whole.rows, groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __getitem__(self, at: Any) -> Any:
+        rows, whole = self._groups[at], self._whole
+        of_rows = [whole.cost.of_rows[row] for row in rows] if whole.cost.of_rows else ()
         cost = Cost(sum(of_rows), max(of_rows), of_rows) if of_rows else NO_COST
-        some = replace(payload, body=body, rows=len(rows), cost=cost)
-        parts.append(part_of(payload, rows, some, group=payload.group))
-    return replace(payload, parts=parts)
+        some = replace(whole, body=self._bodies[at], rows=len(rows), cost=cost)
+        return part_of(whole, rows, some, group=whole.group)
 
 
 def _groups(rows: int, of_rows: Sequence[float], count: int) -> list[Sequence[int]]:
@@ -73,6 +90,7 @@ def _groups(rows: int, of_rows: Sequence[float], count: int) -> list[Sequence[in
 
 def _pick(body: bytes, form: Form, count: int, groups: Sequence[Sequence[int]]) -> list[bytes]:
     """Return a body with the rows of each group, from a body with ``count`` rows."""
+    rows: Sequence[bytes]
     match form:
         case TensorForm(datatype, shape) | ListForm(datatype, shape):
             tensor = Tensor(
@@ -90,7 +108,7 @@ def _pick(body: bytes, form: Form, count: int, groups: Sequence[Sequence[int]]) 
         case TableForm():
             separator, rows = b"", lines_of(body)
         case _:
-            separator, rows = b",", [bytes(row) for row in elements(Raw(b"[%b]" % body))]
+            separator, rows = b",", elements(Raw(b"[%b]" % body))
     return [separator.join([rows[row] for row in group]) for group in groups]
 
 

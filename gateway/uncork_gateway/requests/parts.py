@@ -99,7 +99,11 @@ class Parts(ABC, Generic[P, R]):
         submission = next(self._left, None)
         if submission is None:
             return
-        self._reserve(-_size(submission), -submission.size_bytes)
+        # The sizes of the parts may add up to more than the whole.
+        self._reserve(
+            -min(_size(submission), self._reserved_rows),
+            -min(submission.size_bytes, self._reserved_bytes),
+        )
         self._dispatcher.submit(submission)
         self._submitted.append(submission)
 
@@ -116,6 +120,7 @@ class Parts(ABC, Generic[P, R]):
                 return
             self._replies[at] = reply
             if len(self._replies) == self._count:
+                self._reserve(-self._reserved_rows, -self._reserved_bytes)
                 self._join([self._replies[at] for at in range(self._count)], answer)
             else:
                 self._submit_next()
@@ -176,13 +181,15 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         parts = whole.payload.parts
         assert whole.waiter is not None
         super().__init__(whole.waiter, dispatcher, whole.api, len(parts))
-        self._rows = [part.rows for part in parts]
-        payloads = [part.payload for part in parts]
+        self._rows: list[Sequence[int]] = []
+        """The numbers of the rows in each part that was submitted."""
+        # A whole of several groups has no body and no cost.
+        sized = [part.payload for part in parts] if at_once == len(parts) else [whole.payload]
         self._submit(
             self._submissions(whole, at_once),
             at_once=at_once,
-            rows=sum([one.rows if one.cost.total is None else one.cost.total for one in payloads]),
-            size_bytes=sum([one.size_bytes for one in payloads]),
+            rows=sum([one.rows if one.cost.total is None else one.cost.total for one in sized]),
+            size_bytes=sum([one.size_bytes for one in sized]),
         )
 
     def _submissions(self, whole: ApiSubmission, at_once: int) -> Iterator[ApiSubmission]:
@@ -192,6 +199,7 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
             submission = for_same_client(whole, self._waiter(at), part.payload)
             submission.client_timeout_s -= clock() - start_s
             submission.follows = at >= at_once
+            self._rows.append(part.rows)
             yield submission
 
     def _reply_of(self, answer: RequestResult[HandlerResult]) -> HandlerResult | None:
