@@ -10,15 +10,18 @@ import gc
 import socket
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+import pytest
 import uvicorn
 
 from tests.gateway.cost.budget import HEAD_BYTES_OF_PIECE, Bytecodes
 from tests.gateway.cost.http_inputs import INPUTS, Input
 from tests.gateway.fake_worker import array_api, json_api, service
 from uncork_gateway import Gateway, GatewaySettings
+from uncork_gateway.connection import decompression
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import GrpcListener
 from uncork_gateway.services.worker_events import SupervisorActions
@@ -144,9 +147,10 @@ class Stage:
         tracemalloc.start()
         with Bytecodes() as counted:
             read = await client.send(pieces)
+        await _rest()
         held, peak = tracemalloc.get_traced_memory()
         client.leave()
-        await _turns()
+        await _rest()
         del client
         gc.collect()
         kept, _ = tracemalloc.get_traced_memory()
@@ -177,14 +181,22 @@ async def stage() -> AsyncIterator[Stage]:
     # Collecting what the process has already would take longer than the inputs.
     gc.freeze()
     try:
-        await made.cost("http", INPUTS["body"](1))
-        yield made
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(decompression, "_inflaters", ThreadPoolExecutor(1))
+            await made.cost("http", INPUTS["body"](1))
+            yield made
     finally:
         gc.unfreeze()
         front.give_up()
         await gateway.close()
         theirs.close()
         await _turns()
+
+
+async def _rest() -> None:
+    """Wait for the thread that inflates large bodies."""
+    await asyncio.get_running_loop().run_in_executor(decompression._inflaters, len, b"")
+    await _turns()
 
 
 async def _turns() -> None:
