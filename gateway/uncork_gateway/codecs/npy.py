@@ -53,6 +53,8 @@ def _read(body: bytes) -> np.ndarray[Any, Any]:
         start, size = file.tell(), math.prod(shape) * dtype.itemsize
         if dtype.hasobject:
             raise ValueError("arrays of Python objects are not supported")
+        if any(axis < 0 for axis in shape):
+            raise ValueError(f"the shape {shape} has a negative number")
         if start + size != len(body):
             raise ValueError(
                 f"expected {plural(size, 'byte')} of values after the header, got {len(body) - start}"

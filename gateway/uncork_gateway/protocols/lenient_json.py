@@ -43,7 +43,7 @@ def read_members(
         try:
             return raw_json.read_object(bytes(text), name)
         except RecursionError as cause:
-            raise Malformed(f"{name} {cause}") from cause
+            raise Malformed(f"{name} is nested too deeply") from cause
 
 
 def read_structs(
