@@ -183,8 +183,8 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         super().__init__(whole.waiter, dispatcher, whole.api, len(parts))
         self._rows: list[Sequence[int]] = []
         """The numbers of the rows in each part that was submitted."""
-        # A whole of several groups has no body and no cost.
-        sized = [part.payload for part in parts] if at_once == len(parts) else [whole.payload]
+        # A request of several groups has no body and no cost of its own.
+        sized = [whole.payload] if whole.payload.body else [part.payload for part in parts]
         self._submit(
             self._submissions(whole, at_once),
             at_once=at_once,
