@@ -208,7 +208,7 @@ def main(
     cpu: Annotated[bool, typer.Option("--cpu", help="Rehearse on the CPU, with small models.")] = False,
     parts: Annotated[str, typer.Option(help="Parts to run.")] = ",".join(PARTS),
     within_s: Annotated[
-        float, typer.Option(help="Time limit in seconds; six times as long on the CPU.")
+        float, typer.Option(help="Time limit in seconds. On the CPU, it is six times as long.")
     ] = 460,
 ) -> None:
     """Print the table."""

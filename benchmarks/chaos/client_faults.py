@@ -59,7 +59,7 @@ async def leave(stage: Stage, random: Random) -> None:
     leavers = [Connection(stage.ledger) for _ in range(_LEAVERS)]
     for leaver in leavers:
         await loop.create_connection(lambda leaver=leaver: leaver, HOST, stage.gateway.port)  # type: ignore[misc]
-    # On a starved machine, the gateway has closed the first of them for being idle.
+    # On a starved machine, the gateway may have closed the first of them as idle.
     leavers = [leaver for leaver in leavers if leaver.usable]
     for leaver in leavers:
         if random.random() < 0.7:

@@ -82,7 +82,7 @@ class Trial:
             BenchError: if the gateway does not start, or ends early.
             CancelledError: on SIGTERM.
         """
-        # An exception of a handler for signals could be raised in a callback of gRPC, which drops it.
+        # If a signal handler raises an exception, it may do so inside a callback of gRPC, which drops it.
         own_task = asyncio.current_task()
         assert own_task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, own_task.cancel)

@@ -65,7 +65,7 @@ class Caller:
 
     @property
     def has_left(self) -> bool:
-        """True if the gateway knows since an earlier time that the client has gone."""
+        """True if the gateway has known for some time that the client has gone."""
         lost_at = self.end.peer.lost_at
         return lost_at is not None and lost_at < self.schedule.loop.now()
 
@@ -174,7 +174,7 @@ class Client(Caller):
         return ask
 
     def _encoded(self, ask: Ask, headers: dict[str, str], body: bytes, number: int) -> bytes:
-        """Return the body, perhaps compressed; it may be too large, or of a type that nobody reads."""
+        """Return the body, perhaps compressed, too large, or of an unknown type."""
         size = len(body)
         if self.is_odd(f"{number}.zipped", 0.1):
             headers["content-encoding"] = "gzip"
@@ -283,7 +283,7 @@ class Client(Caller):
             self.schedule.violated(f"{self.name} got no response: {self._asks}, {self._got}")
 
     def _problem(self, ask: Ask, got: Got) -> str:
-        """Return what is wrong with a response; empty if nothing is."""
+        """Describe what is wrong with a response; empty if it is right."""
         service, model = ask.service, ask.model
         if ask.id and not self.is_slow and got.headers.get("x-request-id", ask.id) != ask.id:
             return "the response to another request"

@@ -50,7 +50,7 @@ class Call:
 
     @property
     def has_left(self) -> bool:
-        """True if the gateway knows since an earlier time that nobody waits for the response."""
+        """True if the gateway has known for some time that nobody waits for the response."""
         at = self.cancelled_at
         return self.client.has_left or (at is not None and at < self.client.schedule.loop.now())
 
@@ -197,7 +197,7 @@ class GrpcClient(Caller, Peer):
     # Checks
 
     def _problem(self, call: Call, name: str) -> str:
-        """Return what is wrong with a response; empty if nothing is."""
+        """Describe what is wrong with a response; empty if it is right."""
         answer = call.answer
         said = answer.trailers or (answer.head if answer.is_ended else {})
         if not said:

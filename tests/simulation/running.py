@@ -110,7 +110,7 @@ class RunningService:
         return [one for one in self.schedule.services if one.label == self.label]
 
     def has_reshaped(self, api: ApiDescription) -> bool:
-        """Return whether an API may accept other requests, and in another way, than when clients asked."""
+        """Return whether the API's form may have changed since the clients asked."""
         return any(api.name in one.reshaped for one in self._versions)
 
     def _explains(self, ask: Ask, status: int, text: str) -> bool:
@@ -188,7 +188,7 @@ class RunningService:
                 self.schedule.violated(f"batch {batch.batch} runs {row} again")
 
     def left(self) -> dict[str, int]:
-        """Return what waits, runs, or is held."""
+        """Return the counts of requests, batches and bytes that are still held."""
         pool, batching = self.served.pool, self.served.batching
         core, coalescing = batching.dispatcher._core, batching._coalescing.values()
         slots = core._slots
@@ -276,5 +276,5 @@ class RunningService:
 
 
 def _shape(api: ApiDescription) -> tuple[object, ...]:
-    """Return what decides which requests the API accepts, and how."""
+    """Return the settings that decide which requests an API accepts, and in which form."""
     return str(api.input), api.task, api.streams, api.classes is None, api.group_by

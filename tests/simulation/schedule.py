@@ -37,7 +37,7 @@ class Owner(Protocol):
 
     @property
     def has_left(self) -> bool:
-        """True if the gateway knows since an earlier time that it has gone."""
+        """True if the gateway has known for some time that it has gone."""
 
 
 class Schedule:

@@ -51,7 +51,7 @@ def divided(payload: Marshalled, count: int) -> Marshalled:
 class _Divided(Sequence[Part]):
     """The parts of a request, each made when it is asked for.
 
-    All of them could take a hundred times the memory of the body, and wait long for their turn.
+    Made all at once, they could hold a hundred times the memory of the body until their turn.
     """
 
     def __init__(self, whole: Marshalled, groups: Sequence[Sequence[int]]) -> None:

@@ -21,7 +21,7 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class ApiRoute(ApiTarget):
-    """One path of an API, in one dialect; ``kind`` is that of its requests."""
+    """One path of an API, in one dialect. ``kind`` is the class of its requests."""
 
     def __init__(
         self,
