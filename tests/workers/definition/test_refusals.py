@@ -16,6 +16,7 @@ import pytest
 
 from tests.expected import check_messages
 from tests.workers.definition.outputs.test_host import Exported, JaxArray, Tensor
+from tests.workers.definition.test_service import method
 from uncork_workers.definition import adapters
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.outputs.encoding import encode
@@ -30,10 +31,6 @@ from uncork_workers.wire.schema import CSV, NPY
 from uncork_workers.wire.values import DefinitionError
 
 
-def predict(self: Service, rows: Any) -> Any:
-    return rows
-
-
 async def fetch(self: Service, rows: Any) -> Any:
     return rows
 
@@ -44,16 +41,6 @@ def generator(self: Service, rows: Any) -> Iterator[Any]:
 
 async def stream(self: Service, rows: Any) -> AsyncIterator[Any]:
     yield rows
-
-
-def method(name: str) -> Any:
-    """Return a new method, as @api marks each that it decorates."""
-
-    def plain(self: Service, rows: Any) -> Any:
-        return rows
-
-    plain.__name__ = name
-    return plain
 
 
 def without_self(rows: Any) -> None: ...
