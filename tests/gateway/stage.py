@@ -76,6 +76,7 @@ class Stage:
             tally=self.metrics.api("echo"),
             max_body_bytes=LIMIT_BYTES,
             batch_headers=BatchHeaders("gateway"),
+            contract=1,
             fair_by=fair_by,
             grouping=grouping,
         )

@@ -145,6 +145,8 @@ class WorkerConnection(asyncio.Protocol):
 
     Attributes:
         key: identifies the process, also in the dispatcher; never reused. 0 until ``hello``.
+        is_held: True if the worker is on standby until its description may be served; others on standby wait
+            for :meth:`WorkerPool.take_over`.
         index: the worker's place, once the worker has sent it or the gateway has offered it.
         is_launched: True if the supervisor started the process, and can therefore kill and replace it.
         hello: the description of the service, once the worker has sent it.
@@ -156,6 +158,7 @@ class WorkerConnection(asyncio.Protocol):
     def __init__(self, owner: Owner, *, standby: bool, identity: Identity | None = None) -> None:
         self._owner = owner
         self.standby = standby
+        self.is_held = standby and identity is not None and identity.launch is None
         self.identity = identity
         self.key = 0
         self.index = None if identity is None else identity.index
@@ -195,9 +198,10 @@ class WorkerConnection(asyncio.Protocol):
     def slot(self, hello: Hello) -> BackendSlot:
         """Return the worker, which has sent ``hello``, as the status pages show it."""
         fault = f"worker {hello.index} is preparing to take over" if self.standby else ""
-        if self.standby and not self.is_launched:
-            serves = "it serves another version of the service than the other workers"
-            fault = f"worker {hello.index} stands by: {serves}"
+        if self.is_held:
+            what = "it has another version of the service than the one that is served"
+            remedy = "; `uncork reload` replaces all workers" if self.is_launched else ""
+            fault = f"worker {hello.index} stands by: {what}{remedy}"
         is_recent = asyncio.get_running_loop().time() - self._gpus_at <= _RECENT_S
         gpus = self._gpus.gpus if is_recent else {}
         return BackendSlot(

@@ -112,13 +112,17 @@ class WorkerPool:
         workers = [one for one in self._workers if one.hello is not None]
         return [one for one in workers if not (one.is_launched or one.is_retiring)]
 
+    def held(self) -> list[WorkerConnection]:
+        """Return the workers that wait until their description may be served, the newest first."""
+        return [one for one in reversed(self._workers) if one.is_held and not one.is_retiring]
+
     def in_service(self) -> list[WorkerConnection]:
-        """Return the workers that accept batches, or will once they are ready."""
+        """Return the workers that accept batches, or will once they are described and ready."""
         return [one for one in self._workers if not (one.standby or one.is_retiring)]
 
     def join(self, worker: WorkerConnection) -> None:
         """Let a described worker on standby accept batches as soon as it is ready."""
-        worker.standby = False
+        worker.standby = worker.is_held = False
         self._notify(worker, "joined")
         if worker.ready is not None:
             self._notify(worker, "ready")
@@ -212,6 +216,7 @@ class WorkerPool:
         if not self.any_left_by(launches):
             places.add(None)
         replaced = [one for one in self.in_service() if one.index in places]
+        replaced += [one for one in self.held() if one.is_launched and one.index in places]
         if renewed:
             self._code = ""
         for heir in heirs:

@@ -46,6 +46,7 @@ class Marshalled(msgspec.Struct):
         body: the rows, in the format that ``form`` names.
         rows: the number of rows.
         key: the batch key; requests with different keys do not share a batch.
+        contract: the contract of the API, as of the request's arrival. Part of the batch key.
         accept: the only media type that the client accepts; empty for the default. Part of the batch key.
         group: the text of the request's group; None if the API has no ``group_by``.
         values: the texts of the fields in ``group``; None for fields that the rows do not have.
@@ -77,6 +78,7 @@ class Marshalled(msgspec.Struct):
     sink: Sink | None = None
     span: RequestSpan | None = None
     locate: Callable[[Marshalled, RowPath], str] | None = None
+    contract: int = 0
     accept: str = ""
     group: bytes | None = None
     values: tuple[bytes | None, ...] = ()

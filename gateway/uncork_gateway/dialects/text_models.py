@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
 from uncork_gateway.dialects.native import Native
-from uncork_gateway.errors import BadRequest, Unavailable
+from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.raw_json import (
@@ -106,12 +106,7 @@ class TextModel(Native):
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:
         if reply.content_type or asked.note is None:
             return super().write(reply, asked, batch_id=batch_id)
-        try:
-            answer = self._answer(b"[%b]" % reply.body, asked.note)
-        except msgspec.ValidationError:  # The API's new code, which has another task, has run it.
-            message = "this API was replaced while the request was queued"
-            raise Unavailable(message, reason="api_removed") from None
-        return JSON, msgspec.json.encode(answer)
+        return JSON, msgspec.json.encode(self._answer(b"[%b]" % reply.body, asked.note))
 
     @abstractmethod
     def _answer(self, rows: bytes, asked: _Asked) -> Any:

@@ -189,6 +189,7 @@ def _served(model: Model, batching: Batching) -> ServedModel:
             dispatcher=batching.dispatcher,
             tally=batching.metrics.api(model.api.name),
             batch_headers=batching.batch_headers,
+            contract=model.api.contract,
             model=model.name,
             version=model.version,
             dialect=dialect,

@@ -30,6 +30,7 @@ class Shared(TypedDict):
     dispatcher: AsyncDispatcher[Marshalled, HandlerResult]
     tally: ApiTally
     batch_headers: BatchHeaders
+    contract: int
     grouping: NotRequired[Grouping | None]
     classes: NotRequired[Classes | None]
     coalescing: NotRequired[Coalescing | None]
@@ -45,6 +46,7 @@ class ApiTarget:
         self.dispatcher = shared["dispatcher"]
         self.tally = shared["tally"]
         self.batch_headers = shared["batch_headers"]
+        self.contract = shared["contract"]
         self.grouping = shared.get("grouping")
         self.classes = shared.get("classes")
         self.coalescing = shared.get("coalescing")
@@ -73,12 +75,11 @@ class ApiTarget:
         request_id: bytes,
         span: RequestSpan | None,
     ) -> Marshalled:
-        """Return a request with its span, the headers that the handler may read, and its group.
-
-        Without these, a request is complete.
+        """Return a request with the API's contract, its span, the headers for the handler, and its group.
 
         ``group`` has the texts of the values of ``group_by`` that come from headers.
         """
+        payload.contract = self.contract
         if span is not None:
             span.set_attribute("uncork.rows", payload.rows)
             payload = replace(payload, span=span)

@@ -196,7 +196,8 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         clock = asyncio.get_running_loop().time
         start_s = clock()
         for at, part in enumerate(whole.payload.parts):
-            submission = for_same_client(whole, self._waiter(at), part.payload)
+            own = replace(part.payload, contract=whole.payload.contract)
+            submission = for_same_client(whole, self._waiter(at), own)
             submission.client_timeout_s -= clock() - start_s
             submission.follows = at >= at_once
             self._rows.append(part.rows)
@@ -248,7 +249,7 @@ def submission_of(
         cost=cost.total,
         longest=cost.longest,
         size_bytes=payload.size_bytes,
-        key=(payload.accept, payload.key) if payload.accept else payload.key,
+        key=(payload.contract, payload.accept, payload.key),
         group=payload.group,
         client_timeout_s=client_timeout_s,
         source=source,

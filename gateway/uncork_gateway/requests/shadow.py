@@ -72,10 +72,16 @@ class Shadow:
     """
 
     def __init__(
-        self, api: str, dispatcher: AsyncDispatcher[Marshalled, HandlerResult], tally: ShadowTally
+        self,
+        api: str,
+        dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
+        tally: ShadowTally,
+        *,
+        contract: int,
     ) -> None:
         self._api = api
         self._dispatcher = dispatcher
+        self._contract = contract
         self._outcomes = tally.outcomes[api]
         self._duration = tally.duration[api]
         self._loop = asyncio.get_running_loop()
@@ -96,7 +102,8 @@ class Shadow:
 
         copy = Callbacks(answered, comparison.copy_ended)
         try:
-            submit(self._dispatcher, submission_of(copy, self._api, replace(payload, span=None), bulk=bulk))
+            own = replace(payload, contract=self._contract, span=None)
+            submit(self._dispatcher, submission_of(copy, self._api, own, bulk=bulk))
         except RequestShed as error:
             copy.failed(error)
         except KeyError:  # The other version has dropped the API since the request came.

@@ -76,6 +76,7 @@ class Apis:
     Attributes:
         service: the workers' description, without overrides; None before the first description.
         in_force: the current APIs by name, with overrides.
+        contracts: the contract of each current API.
         outputs: the known outputs of each API; an API that streams has none.
 
     Args:
@@ -92,6 +93,7 @@ class Apis:
         self._source = ModelSource(batching.metrics.api, unready)
         self.service: ServiceDescription | None = None
         self.in_force: dict[str, ApiDescription] = {}
+        self.contracts: dict[str, int] = {}
         self.outputs: dict[str, Outputs] = {}
         self._offer: Offer | None = None
         self._rules: Mapping[str, ApiRules] = {}
@@ -169,6 +171,7 @@ class Apis:
         served = {api.name: api for api in offer.service.apis}
         self._removed = (self._removed | self.in_force.keys()) - served.keys()
         self.in_force = served
+        self.contracts = {name: api.contract for name, api in served.items()}
         self.outputs = {model.api.name: model.outputs for model in offer.models.values()}
         self.service = service
         if self._offer is not None:
@@ -202,6 +205,7 @@ class Apis:
             tally=batching.metrics.api(api.name),
             max_body_bytes=settings.max_body_bytes,
             batch_headers=batching.batch_headers,
+            contract=api.contract,
             grouping=grouping(api),
             classes=batching.classes(api),
             coalescing=batching.coalescing(api),

@@ -164,7 +164,7 @@ def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow
                 continue
             if _reads_like(other, api):
                 target = targets[api.name]
-                yield Shadow(target.api, target.dispatcher, offer.shadow)
+                yield Shadow(target.api, target.dispatcher, offer.shadow, contract=target.contract)
             else:
                 log.warning(
                     "version %s of %s gets no copies of requests to %s: its input, cost or group_by differs",

@@ -23,9 +23,9 @@ from uncork_gateway.requests.batch_frames import from_frame, to_frame
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.services.catalogue import Catalogue
+from uncork_gateway.services.joining import Joining
 from uncork_gateway.services.lethal_batches import LethalBatches
 from uncork_gateway.services.memory_limits import MemoryLimits
-from uncork_gateway.services.remote_workers import RemoteWorkers
 from uncork_gateway.services.scaling import Scaling, Workers
 from uncork_gateway.services.view import GpuGauges, ServiceView
 from uncork_gateway.services.worker_events import SupervisorActions, WorkerEvents
@@ -112,8 +112,8 @@ class ServedService:
             reserved=settings.workers,
         )
         self.batching.collectors.append(GpuGauges(self.pool.slots))
-        self._remote = RemoteWorkers(self.pool, self._apis, self.events)
-        self.events.on_joining_changed = self._remote.reconsider
+        self._joining = Joining(self.pool, self._apis, self.events)
+        self.events.on_joining_changed = self._joining.reconsider
         self._listener: WorkerListener | None = None
         self.view.show(self._apis, self.pool, self.events)
 
@@ -192,7 +192,7 @@ class ServedService:
         self.pool.reserve(settings.workers)
         if self._listener is not None:
             self._listener.change(settings.overrides, settings.warmup_seconds)
-        self._remote.settings_changed()
+        self._joining.settings_changed()
 
     def prepare_take_over(self, launches: Collection[int], settings: GatewaySettings | None = None) -> Change:
         """Return the change for :meth:`take_over`, with new settings if given.
@@ -243,7 +243,7 @@ class ServedService:
         if settings is not None:
             self._changed(settings)
         else:
-            self._remote.reconsider()
+            self._joining.reconsider()
         return replaced
 
     async def close(self) -> None:
@@ -259,11 +259,11 @@ class ServedService:
     def start(
         self, batch: Batch[Submission[Marshalled, HandlerResult]], ended: OnBatchEnd[HandlerResult]
     ) -> None:
-        sink = batch.requests[0].payload.sink
-        api = self._apis.in_force.get(batch.api)
-        if api is None or api.streams != (sink is not None):
-            message = "this API was removed while the request was queued"
-            raise Unavailable(message, reason="api_removed")
+        asked = batch.requests[0].payload
+        api, sink = self._apis.in_force.get(batch.api), asked.sink
+        if api is None or asked.contract != self._apis.contracts[batch.api]:
+            how = "removed" if api is None else "replaced"
+            raise Unavailable(f"this API was {how} while the request was queued", reason="api_removed")
         batch_id = self.batching.batch_headers.id_of(batch.number)
         trace = None if self._traces is None else self._traces.begin_batch(batch_id, batch)
         index = self.pool.index_of(batch.worker)

@@ -53,8 +53,7 @@ class WorkerEvents:
             :class:`ServiceUnusable` if the service cannot be served.
         files: the paths of all files that the service has ever imported.
         failures: why workers are not ready.
-        on_joining_changed: called when a self-started worker has changed, or a launched worker has brought a
-            different service.
+        on_joining_changed: called when a self-started worker has changed, or a launched one has come or gone.
         model: a digest of what batch times depend on, as the last ready worker has reported it: its code,
             device and libraries, and the settings of its APIs. Empty before the first.
         recall: given ``model``, returns the batch times (rows, seconds) of an earlier run, by API.
@@ -135,7 +134,7 @@ class WorkerEvents:
             case "ready":
                 self._use(worker)
             case Failed():
-                self._cannot_serve(event, standby=worker.standby)
+                self._cannot_serve(event, standby=worker.standby and not worker.is_held)
             case "leaves":
                 self._dispatcher.worker_retired(worker.key)
                 self._readiness_changed()
@@ -143,31 +142,34 @@ class WorkerEvents:
                 self._gone(worker)
             case _:
                 assert_never(event)
-        if not (worker.is_launched or worker.hello is None):
+        if worker.hello is not None and (not worker.is_launched or event == "gone"):
             self.on_joining_changed()
 
     def _described(self, worker: WorkerConnection) -> None:
-        if worker.is_launched and worker.hello is not None:
-            self.files.update(worker.hello.files)
-            if not worker.standby:
-                self._joined(worker)
+        assert worker.hello is not None
+        if not worker.is_launched:
+            return
+        self.files.update(worker.hello.files)
+        if not worker.standby:
+            worker.standby = worker.is_held = True
+            self.on_joining_changed()
+            if worker.is_held:
+                self._dispatcher.worker_not_expected(worker.hello.index)
+                self.log.warning("%s", worker.slot(worker.hello).fault)
 
     def _joined(self, worker: WorkerConnection) -> None:
-        """Serve the description of a worker that has entered service."""
         assert worker.hello is not None
         self.failures.setting_up(worker.hello.index)
-        self.describe(worker.hello.service)
 
-    def describe(self, service: ServiceDescription) -> None:
-        """Serve a description from a worker in service, or report why that is impossible."""
-        if service == self._apis.service:
-            return
-        try:
-            self.serve(service)
-        except ValueError as error:
-            self.unusable(str(error))
-        else:
-            self.on_joining_changed()
+    def describe(self, service: ServiceDescription) -> bool:
+        """Serve a description of a launched worker; return False and report why if that is impossible."""
+        if service != self._apis.service:
+            try:
+                self.serve(service)
+            except ValueError as error:
+                self.unusable(str(error))
+                return False
+        return True
 
     def serve(self, service: ServiceDescription) -> None:
         """Serve the APIs of a service, with the current settings.
@@ -194,7 +196,7 @@ class WorkerEvents:
         if worker.is_launched:
             self.files.update(ready.files)
         if worker.standby:
-            if worker.is_launched:
+            if not worker.is_held:
                 self._supervisor.stands_by(worker.key)
             return
         self._recall(hello, ready)

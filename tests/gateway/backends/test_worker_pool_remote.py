@@ -58,7 +58,7 @@ async def test_a_worker_stands_by_until_it_joins() -> None:
         assert on.news.joined == []
         [slot] = on.pool.slots()
         assert slot.fault == (
-            "worker 0 stands by: it serves another version of the service than the other workers"
+            "worker 0 stands by: it has another version of the service than the one that is served"
         )
 
         on.pool.join(connection)

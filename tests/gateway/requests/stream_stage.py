@@ -74,6 +74,7 @@ class StreamStage:
             tally=self.metrics.api("tell"),
             max_body_bytes=LIMIT_BYTES,
             batch_headers=BatchHeaders("gateway"),
+            contract=1,
         )
         self.server = Server({b"/": route})
 

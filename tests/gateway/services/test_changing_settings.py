@@ -10,7 +10,7 @@ import pytest
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
-from tests.gateway.services.test_remote_workers import remote_only
+from tests.gateway.services.test_joining import remote_only
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.messages import Goodbye

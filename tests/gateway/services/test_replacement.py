@@ -13,7 +13,7 @@ from tests.gateway.proxy_stage import Caller, Front
 from tests.gateway.running import turns
 from tests.gateway.stage import detail, reason
 from uncork_workers.wire.messages import Failed
-from uncork_workers.wire.schema import ApiSettings, ServiceDescription
+from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 
 async def test_all_that_was_accepted_is_answered(tmp_path: Path) -> None:
@@ -112,21 +112,62 @@ async def test_a_request_older_than_several_changes_learns_that_its_api_was_remo
         assert 'api="old"' not in (await on.http.get("/metrics")).text
 
 
-async def test_new_code_that_is_no_text_model_cannot_answer_for_one(tmp_path: Path) -> None:
+TELLS = structs.replace(json_api("tell", ApiSettings(policy="none")), streams=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (json_api(), structs.replace(json_api(), input={"kind": "raw", "accepts": ["application/json"]})),
+        (json_api(), structs.replace(json_api(), offers=("text/plain",))),
+        (json_api(), structs.replace(json_api(), answers_each=True)),
+        (json_api(), structs.replace(json_api(), headers=("x-tenant",))),
+        (json_api(), structs.replace(json_api(), group_by="header:x-lang")),
+        (structs.replace(json_api(), task="embeddings"), json_api()),
+        (json_api(), structs.replace(TELLS, name="echo", route="/echo")),
+        (structs.replace(TELLS, name="echo", route="/echo"), json_api()),
+    ],
+)
+@pytest.mark.parametrize("lost", [False, True])
+async def test_new_code_runs_no_request_that_was_accepted_for_other_code(
+    tmp_path: Path, before: ApiDescription, after: ApiDescription, *, lost: bool
+) -> None:
+    """Neither what was queued, nor what an old worker has lost, nor what arrives later for the old API."""
     async with gateway(tmp_path) as on:
-        old = await on.worker(serves=service(structs.replace(json_api(), task="embeddings")))
+        old = await on.worker(serves=service(before))
         asking = [on.post("/echo", 0)]
         running, _ = await old.batch()
-        asking.append(on.post("/echo", {"input": "a"}))
+        asking.append(on.post("/echo", 1))
+        uploading = Caller(Front(on.gateway))
+        uploading.send(
+            b"POST /echo HTTP/1.1\r\nhost: test\r\n"
+            b"content-type: application/json\r\ncontent-length: 1\r\n\r\n"
+        )
         await turns(50)
-        new = await on.standby(2)
+        new = await on.standby(2, serves=service(after))
         on.service.take_over([2])
-        old.answer(running, [b"0"])
-        held, _ = await new.batch()
-        new.answer(held, [b'"no embedding"'])
+        late = [on.post("/echo", 2)]
+        batch, _ = await new.batch()
+        uploading.send(b"3")
+        late.append(on.post("/echo", 4))
+        await turns(50)
+        if lost:
+            old.close()
+        else:
+            old.answer(running, [b"0"])
+        new.answer(batch, [b""])
+        batch, body = await new.batch()
+        new.answer(batch, [b""])
+        assert {(await one).status_code for one in late} == {200}
+        assert (body, batch.rows) == (b"4", [1])
 
-        assert (await asking[0]).json() == 0
-        assert problem(await asking[1], 503) == "this API was replaced while the request was queued"
+        runs_again = lost and not (before.streams or after.streams)
+        refused = [await one for one in asking[0 if runs_again else 1 :]]
+        assert {problem(one, 503) for one in refused} == {
+            "this API was replaced while the request was queued"
+        }
+        assert {one.json()["reason"] for one in refused} == {"api_removed"}
+        assert reason(await uploading.reply()) == "api_removed"
 
 
 async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:

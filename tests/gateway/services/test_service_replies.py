@@ -166,9 +166,10 @@ async def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
 async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
     """A restarted worker may serve something else; removed APIs are gone."""
     async with gateway(tmp_path) as on:
-        await on.worker(serves=service(json_api("old"), json_api("both")))
+        (await on.worker(serves=service(json_api("old"), json_api("both")))).close()
+        await turns(50)
         new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
-        (await on.connect()).send(Hello(index=1, launch=2, service=new))
+        (await on.connect()).send(Hello(index=0, launch=2, service=new))
         await turns(50)
 
         problem(await on.http.post("/old", json=1), 404)
@@ -180,24 +181,25 @@ async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
 async def test_a_changed_service_that_is_unusable_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is logged; all APIs stay as they were, also those described before the wrong one."""
+    """The error is logged, and the worker gets no batches; all APIs stay as they were."""
     async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        wrong = service(
-            json_api("echo", ApiSettings(mb_max_batch_size=3)),
-            json_api("bad", ApiSettings(policy="magic")),
-        )
-        (await on.connect()).send(Hello(index=1, launch=2, service=wrong))
+        (await on.worker()).close()
+        wrong = service(json_api("bad", ApiSettings(policy="magic")))
+        bad = await on.connect()
+        bad.send(Hello(index=0, launch=2, service=wrong))
+        bad.send(Ready())
         await turns(50)
-        asking = [on.post("/echo", value) for value in range(5)]
-        batch, _ = await worker.batch()
-        worker.answer(batch, [b"0"] * 5)
-        await asyncio.gather(*asking)
-
-        assert (batch.limit_rows, len(batch.rows)) == (1000, 5)
         problem(await on.http.post("/bad", json=1), 404)
-    (record,) = caplog.records
-    assert "a worker started with a service that cannot be served: API 'bad': policy" in record.getMessage()
+        assert (await on.http.post("/echo", json=1)).json()["reason"] == "no_worker"
+        assert (await on.ready()).status_code == 503
+        bad.close()
+        _, reply = await on.echo(await on.worker(), "/echo", 1)
+        assert reply.json() == 1
+    logged = [record.getMessage() for record in caplog.records]
+    assert (
+        "a worker started with a service that cannot be served: API 'bad': policy: unknown policy"
+        in logged[0]
+    )
 
 
 async def estimate(on: GatewayStage) -> float:

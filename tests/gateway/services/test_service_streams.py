@@ -6,12 +6,10 @@ import asyncio
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
-from tests.gateway.gateway_stage import GatewayStage, gateway, problem
-from tests.gateway.running import turns
-from uncork_workers.wire.messages import AnswerHead, Hello, Piece, Ready
+from tests.gateway.gateway_stage import GatewayStage, gateway
+from uncork_workers.wire.messages import AnswerHead, Piece
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 HEAD = AnswerHead(status=200, content_type="text/plain")
@@ -77,31 +75,6 @@ async def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
 
         assert tell.settings == ApiSettings(policy="none", idempotent=False)
         assert echo.settings == ApiSettings(policy="fixed:50")
-
-
-@pytest.mark.parametrize("streams_before", [True, False])
-async def test_requests_for_an_api_that_streams_no_more_are_refused(
-    tmp_path: Path, *, streams_before: bool
-) -> None:
-    """They were queued for an API that streamed and now does not, or the reverse."""
-    before, after = streaming_api(), json_api("tell")
-    if not streams_before:
-        before, after = after, before
-
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(before))
-        running = on.post("/tell", 1)
-        batch, _ = await worker.batch()
-        held = on.post("/tell", 2)
-        await turns(50)
-        other = await on.connect()
-        other.send(Hello(index=1, launch=2, service=service(after)))
-        await turns(50)
-        worker.answer(batch, [b""] if streams_before else [b"5"])
-        await running
-
-        assert "removed while" in problem(await held, 503)
-        other.send(Ready())
 
 
 async def test_what_streams_is_no_model(tmp_path: Path) -> None:

@@ -264,15 +264,18 @@ async def test_a_model_that_may_still_come_is_unavailable_to_grpc_clients(tmp_pa
 async def test_a_shadow_that_groups_alike_gets_each_part(
     tmp_path: Path, shadow_groups: str | tuple[str, ...] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that does not gets no copies: it would merge rows that it must keep apart."""
+    """One that does not gets no copies: it would merge rows that it must keep apart.
 
-    def grouping(group_by: str | tuple[str, ...] | None) -> ServiceDescription:
-        return service(msgspec.structs.replace(json_api(), group_by=group_by))
+    Its handler may read other headers.
+    """
+
+    def grouping(group_by: str | tuple[str, ...] | None, *headers: str) -> ServiceDescription:
+        return service(msgspec.structs.replace(json_api(), group_by=group_by, headers=headers))
 
     async with gateway(tmp_path, name="a") as on:
         shadow = await on.add("a@2", own_routes=False, shadow=True)
         real = await on.worker(serves=grouping("g"))
-        copies = await on.worker(of=shadow, serves=grouping(shadow_groups))
+        copies = await on.worker(of=shadow, serves=grouping(shadow_groups, "x-tenant"))
         asking = on.post("/v1/models/a/versions/1:predict", {"instances": [{"g": "x"}, {"g": "y"}]})
         for name in (b'"x"', b'"y"'):
             batch, payload = await real.batch()

@@ -164,6 +164,23 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         return math.inf if goal_ms is None else goal_ms / 1000
 
     @property
+    def contract(self) -> int:
+        """A number for all that a request's body and response depend on.
+
+        A request can run on any worker whose API has the contract under which it was accepted.
+        """
+        rules = (
+            self.input,
+            self.offers,
+            self.answers_each,
+            self.streams,
+            self.task,
+            self.group_by,
+            self.headers,
+        )
+        return hash(repr(rules))
+
+    @property
     def sources(self) -> list[Source]:
         """The sources of ``group_by``."""
         return group_sources(self.name, self.group_by)

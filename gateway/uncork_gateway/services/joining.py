@@ -1,8 +1,9 @@
-"""Decides which workers are in service that the gateway's supervisor did not launch.
+"""Decides which workers are in service.
 
-A worker that describes the current service joins at once. A worker that describes a different one, as in a
-rolling update, is on standby until that service is chosen as successor; then all its workers take over
-together.
+A worker that describes the current service joins at once. A worker that the supervisor has restarted may
+describe a different one, because files have changed; it is on standby while other launched workers have the
+current service. So is a self-started worker with a different service, as in a rolling update, until that
+service is chosen as successor; then all its workers take over together.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from uncork_workers.wire.schema import ServiceDescription
 _TAKEN_OVER = "workers with another version of the service have taken over"
 
 
-class RemoteWorkers:
-    """Decides which self-started workers are in service, whenever one of them changes."""
+class Joining:
+    """Decides which workers are in service, whenever one of them changes."""
 
     def __init__(self, pool: WorkerPool, apis: Apis, events: WorkerEvents) -> None:
         self._pool = pool
@@ -48,6 +49,7 @@ class RemoteWorkers:
                 self._is_deciding = False
 
     def _decide(self) -> None:
+        self._let_launched_join()
         workers = self._pool.self_started()
         if not any(worker.is_launched for worker in self._pool.in_service()):
             successor = choose_successor(self._apis.service, workers, self._superseded, self._unusable)
@@ -58,6 +60,15 @@ class RemoteWorkers:
                 self._pool.retire(worker, _TAKEN_OVER)
         for worker in workers:
             if worker.standby and self._is_current(worker):
+                self._pool.join(worker)
+
+    def _let_launched_join(self) -> None:
+        for worker in self._pool.held():
+            if not worker.is_launched or worker.hello is None:
+                continue
+            others = [one for one in self._pool.in_service() if one.is_launched]
+            is_free = self._is_current(worker) or not any(map(self._is_current, others))
+            if is_free and self._events.describe(worker.hello.service):
                 self._pool.join(worker)
 
     def _is_current(self, worker: WorkerConnection) -> bool:

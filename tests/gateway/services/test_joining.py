@@ -19,7 +19,7 @@ from tests.loops import until
 from uncork_gateway import GatewaySettings
 from uncork_gateway.backends.worker_connection import Owner, WorkerConnection
 from uncork_gateway.backends.worker_listener import WorkerPort
-from uncork_gateway.services.remote_workers import choose_successor
+from uncork_gateway.services.joining import choose_successor
 from uncork_workers.wire.messages import Failed, Goodbye, Hello, Leaving, Ready
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
@@ -111,6 +111,14 @@ class Remote(GatewayStage):
         worker.send(Ready())
         await worker.delivered()
         await turns(20)
+        return worker
+
+    async def launched(self, launch: int, *, index: int, serves: ServiceDescription) -> FakeWorker:
+        """Connect a process that the supervisor has started, and that is set up."""
+        worker = await self.connect()
+        worker.send(Hello(index=index, launch=launch, service=serves))
+        worker.send(Ready())
+        await turns(50)
         return worker
 
     async def answers(self, worker: FakeWorker, path: str = "/echo") -> bool:
@@ -259,6 +267,76 @@ async def test_a_worker_that_fails_is_a_reason(tmp_path: Path, serves: ServiceDe
         assert "worker 1 failed in setup: no model" in problem(await on.ready(), 503)
         await on.remote("c")
         assert (await on.ready()).status_code == 200
+
+
+async def test_new_code_of_a_restarted_worker_waits_for_the_old_code_to_go(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its results might have another form than requests were accepted for."""
+    async with remote_only(tmp_path, workers=2) as on:
+        old, dying = await on.worker(serves=A), await on.worker(serves=A, index=1)
+        dying.close()
+        new = await on.launched(3, index=1, serves=B)
+
+        assert on.in_force == "A"
+        assert on.service.pool.ready() == {0}
+        assert caplog.records[-1].getMessage() == (
+            "worker 1 stands by: it has another version of the service than the one that is served; `uncork "
+            "reload` replaces all workers"
+        )
+        assert [slot.fault for slot in on.service.view.slots()] == ["", caplog.records[-1].getMessage()]
+        assert await on.answers(old)
+
+        old.close()
+        await turns(50)
+        assert on.in_force == "B"
+        assert await on.answers(new)
+        # The wait is no part of a start.
+        assert on.service.batching.dispatcher.startup_s is None
+
+
+async def test_of_several_new_versions_the_newest_is_served(tmp_path: Path) -> None:
+    """Once the last worker with the old one is gone; workers with the other wait."""
+    async with remote_only(tmp_path, workers=3) as on:
+        old = await on.worker(serves=A)
+        await on.launched(2, index=1, serves=B)
+        newest = await on.launched(3, index=2, serves=C)
+        old.close()
+        await turns(50)
+
+        assert on.in_force == "C"
+        assert on.service.pool.ready() == {2}
+        assert await on.answers(newest)
+
+
+async def test_a_restarted_worker_is_replaced_with_the_others(tmp_path: Path) -> None:
+    """It was never used; what replaces it is."""
+    async with remote_only(tmp_path, workers=2) as on:
+        await on.worker(serves=A)
+        held = await on.launched(2, index=1, serves=B)
+        for index, launch in enumerate((10, 11)):
+            await on.standby(launch, index=index, serves=B)
+        assert on.service.take_over([10, 11]) == {1, 2}
+
+        await held.dropped()
+        assert on.in_force == "B"
+        assert on.service.pool.ready() == {0, 1}
+
+
+async def test_a_restarted_worker_that_waits_may_fail(tmp_path: Path) -> None:
+    """It is no standby of a reload, and its end is a reason like any other's."""
+    async with remote_only(tmp_path, workers=2) as on:
+        await on.worker(serves=A)
+        held = await on.launched(2, index=1, serves=B)
+        held.send(Failed(1, "setup", "no model"))
+        held.close()
+        await turns(50)
+        on.service.events.worker_exited(1, "exited with code 1")
+        assert on.standing_by.empty()
+        assert [slot.fault for slot in on.service.view.slots()] == [
+            "",
+            "worker 1 failed in setup: no model",
+        ]
 
 
 async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
