@@ -136,6 +136,7 @@ class RunningService:
                 (400, ""): True,
                 (415, ""): True,
                 (500, "cannot carry"): True,
+                (503, "this API was replaced"): True,
                 (501, "ModelStreamInfer"): True,
             }
         return any(holds and status == code and words in text for (code, words), holds in causes.items())
@@ -184,7 +185,8 @@ class RunningService:
         """A worker begins a batch: what may not run again has not run before."""
         for row in itertools.chain.from_iterable(requests):
             self._begun[row["n"]] += 1
-            if not (batch.idempotent or self.has_changed) and self._begun[row["n"]] > 1:
+            is_new = row["n"] in self.schedule.owners
+            if is_new and not (batch.idempotent or self.has_changed) and self._begun[row["n"]] > 1:
                 self.schedule.violated(f"batch {batch.batch} runs {row} again")
 
     def left(self) -> dict[str, int]:

@@ -59,12 +59,22 @@ def row_of_values(values: Sequence[int]) -> Row:
 
 def rows_of(batch: Batch, bodies: Sequence[bytes]) -> list[list[Row]]:
     """Return the rows of each request of a batch."""
-    forms = [None if isinstance(form, RawForm) else form for form in expand_forms(batch.forms, len(bodies))]
+    forms = expand_forms(batch.forms, len(bodies))
+    if any(isinstance(form, RawForm) for form in forms):
+        return [[_row_of_raw(body)] for body in bodies]
     rows = iter(merge(_JSON, BatchRequests(bodies, batch.rows, forms)))
     return [
         [row if isinstance(row, dict) else row_of_values(row) for row in itertools.islice(rows, count)]
         for count in batch.rows
     ]
+
+
+def _row_of_raw(body: bytes) -> Row:
+    try:
+        row: Row = json.loads(body)
+    except ValueError:  # a body for other code, which would have rejected it
+        return {"n": 0, "g": "", "status": 400}
+    return row
 
 
 def result_of(model: str, row: Row) -> str:

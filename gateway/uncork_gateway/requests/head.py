@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import Header, value_of
 
 
 class Head(NamedTuple):
@@ -22,6 +22,7 @@ class Head(NamedTuple):
         headers: the headers that the dialect needs, with names in lower case.
         encoding: the body's content encoding, in lower case; empty if it has none.
         length: the declared length of the body; 0 without one.
+        is_chunked: True if the body comes in chunks, so that its length is not known before its end.
         target: path and query.
         trace: the headers that identify the request's trace.
         group: the texts of the values of ``group_by`` that come from headers.
@@ -37,6 +38,7 @@ class Head(NamedTuple):
     headers: tuple[Header, ...] = ()
     encoding: bytes = b""
     length: int = 0
+    is_chunked: bool = False
     target: bytes = b""
     trace: tuple[Header, ...] = ()
     group: tuple[bytes, ...] = ()
@@ -52,7 +54,7 @@ def read_head(
 
     ``fair_by`` is the header, in lower case, that names the request's flow.
     """
-    timeout_s, expects_continue, encoding, length, flow = math.inf, False, b"", 0, None
+    timeout_s, expects_continue, encoding, length, is_chunked = math.inf, False, b"", 0, False
     rejection: GatewayError | None = None
     trace: tuple[Header, ...] = ()
     for name, value in headers:
@@ -61,6 +63,8 @@ def read_head(
                 length = int(value)
                 if length > max_body_bytes:
                     rejection = too_large(max_body_bytes)
+            case b"transfer-encoding":
+                is_chunked = True
             case b"x-request-timeout-ms":
                 try:
                     timeout_s = _timeout_s(value)
@@ -72,15 +76,14 @@ def read_head(
                 encoding += (b", " if encoding else b"") + value.lower()
             case b"traceparent" | b"tracestate":
                 trace += ((name.lower(), value),)
-    if fair_by is not None:
-        flow = next((value for name, value in headers if name.lower() == fair_by), None)
     return Head(
         timeout_s,
         expects_continue,
         rejection,
-        flow,
+        value_of(((name.lower(), value) for name, value in headers), fair_by),
         encoding=encoding,
         length=length,
+        is_chunked=is_chunked,
         target=target,
         trace=trace,
     )

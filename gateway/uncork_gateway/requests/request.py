@@ -72,8 +72,9 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
             self.keep_alive = False
             self._rejection = no_room()
         if self._rejection is not None:
-            if self._head.expects_continue and not self._is_whole:
-                self.keep_alive = False  # The client may send the body or not.
+            if (self._head.expects_continue or self._head.is_chunked) and not self._is_whole:
+                # The client may send the body or not; and one of unknown length may become too large.
+                self.keep_alive = False
             self.failed(self._rejection)
         elif self._is_whole:
             self.execute(self._take_body())

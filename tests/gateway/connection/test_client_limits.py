@@ -224,7 +224,11 @@ async def test_trailers_are_no_headers() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "status"),
-    [((b"content-length: 101",), 413), ((b"content-length: 9", b"content-type: x/y"), 415)],
+    [
+        ((b"content-length: 101",), 413),
+        ((b"content-length: 9", b"content-type: x/y"), 415),
+        ((b"transfer-encoding: chunked", b"content-type: x/y"), 415),
+    ],
 )
 async def test_a_refused_client_is_not_asked_for_its_body(lines: tuple[bytes, ...], status: int) -> None:
     """The client may send it or not, so the connection closes."""
@@ -234,6 +238,17 @@ async def test_a_refused_client_is_not_asked_for_its_body(lines: tuple[bytes, ..
 
     assert CONTINUE not in connection.received
     assert [reply.status for reply in connection.replies()] == [status]
+    assert connection.closed
+
+
+@pytest.mark.parametrize("body", [b"", b"65\r\n" + b"1" * 101 + b"\r\n0\r\n\r\n", b"zz\r\n"])
+async def test_a_client_refused_before_its_chunks_end_learns_that_the_connection_closes(body: bytes) -> None:
+    """What follows may be too large or malformed, and then there is no second response to say so."""
+    connection = Connection(Stage().server)
+    connection.send(chunked(body, b"content-type: x/y"))
+    await turns()
+
+    assert [(reply.status, reply.headers["connection"]) for reply in connection.replies()] == [(415, "close")]
     assert connection.closed
 
 
