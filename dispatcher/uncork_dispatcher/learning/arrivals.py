@@ -101,6 +101,11 @@ class Traffic:
         """Return the arrivals in rows per second: the higher of a short and a long average."""
         return self._rate.highest(now=now)
 
+    def fades_in_s(self, rate: float, now: float) -> float:
+        """Return after how many seconds without arrivals :meth:`load_rate` is at most ``rate``."""
+        load = self.load_rate(now)
+        return _LONG_WINDOW_S * math.log(load / rate) if load > rate else 0.0
+
 
 _NONE = Traffic()
 """Traffic without arrivals."""

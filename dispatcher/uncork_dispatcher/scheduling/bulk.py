@@ -82,7 +82,11 @@ class BulkRoom:
         self._slots = slots
 
     def decide(self, queue: RequestQueue, now: float) -> Release | Hold:
-        """Decide about a batch of bulk only: it runs in a hole while nothing else waits, or if owed time."""
+        """Decide about a batch of bulk only.
+
+        It runs in a hole while nothing else waits, or if owed time. If a hole is shorter than one request of
+        bulk, one runs when hardly any request of a first class will arrive meanwhile.
+        """
         api, first = self._apis[queue.api], next(queue.turns()).rows
         worker = self._slots.shares.next_idle(api.model.slowdowns, now, queue.api)
         estimate = api.model.estimate.slowed(api.model.slowdown(worker))
@@ -90,8 +94,10 @@ class BulkRoom:
             rows = estimate.rows_within(self._seconds(api, estimate, now), z=0)
             if rows >= min(first, api.limit_rows):
                 return Release(min(rows, max(first, self._even_rows(api))), "not_worth_waiting")
-        owed_at = now + self._owed_in_s(api, first, now)
-        return Hold(owed_at, "class") if owed_at > now else Release(first, "not_worth_waiting")
+        wait_s = self._owed_in_s(api, first, now)
+        if self._queues.other_class(queue) is None:
+            wait_s = min(wait_s, self._quiet_in_s(queue.api, estimate.seconds(first), now))
+        return Hold(now + wait_s, "class") if wait_s > 0 else Release(first, "not_worth_waiting")
 
     def owed(self, share: Share, now: float) -> RequestQueue | None:
         """Return a queue of bulk, of an API of this share, that is owed the time for its first request."""
@@ -187,7 +193,8 @@ class BulkRoom:
         wait_s, share = math.inf, self._slots.shares.of(api.rules.name)
         for name in share.apis:
             other = self._apis[name]
-            if rate := other.traffic.all.load_rate(now):
+            rate = other.traffic.all.load_rate(now)
+            if rate and other.model.estimate.intercept_s < other.rules.goal_s:
                 wait_s = min(wait_s, _wait_s(other, rate))
         free_in_s = [until - now for until in share.finishes]
         if share.idle > 1:
@@ -195,6 +202,13 @@ class BulkRoom:
         return min(
             first_hole_s(free_in_s, wait_s, estimate.seconds(api.limit_rows)),
             self._cycles_s(api, estimate, workers=share.workers, now=now),
+        )
+
+    def _quiet_in_s(self, api: str, seconds: float, now: float) -> float:
+        """Return after how many seconds without arrivals hardly any is expected during a batch."""
+        rate = _FEW_ARRIVALS / seconds if seconds else math.inf
+        return max(
+            self._apis[name].traffic.all.fades_in_s(rate, now) for name in self._slots.shares.of(api).apis
         )
 
     def _cycles_s(self, api: Api, estimate: Estimate, *, workers: int, now: float) -> float:

@@ -25,16 +25,16 @@ RULES: dict[str, Any] = {"name": "a", "goal_s": 0.1, "max_batch_rows": 64, "bulk
 INTERCEPT_S, SLOPE_S = 0.02, 0.0002
 
 
-def taught(*, workers: int = 1, **rules: Any) -> Dispatcher:
-    """Return a core that knows batch times: 20 ms and 0.2 ms for each row."""
+def taught(*, workers: int = 1, intercept_s: float = INTERCEPT_S, **rules: Any) -> Dispatcher:
+    """Return a core that knows batch times: 20 ms, unless told otherwise, and 0.2 ms for each row."""
     core = Dispatcher()
     core.set_api(ApiRules(**{**RULES, **rules}))
     for worker in range(workers):
         core.worker_ready(worker, now=-2.0)
-        times = [(rows, INTERCEPT_S + SLOPE_S * rows) for rows in (1, 16, 32, 64)]
+        times = [(rows, intercept_s + SLOPE_S * rows) for rows in (1, 16, 32, 64)]
         core.profile("a", worker, times * 10, now=-2.0)
     core.submit("first", api="a", now=-2.0)
-    core.batch_done(only_start(core, -2.0).number, status="worked", seconds=0.0202, now=-1.0)
+    core.batch_done(only_start(core, -2.0).number, status="worked", seconds=intercept_s + SLOPE_S, now=-1.0)
     return core
 
 
@@ -370,6 +370,38 @@ def test_bulk_that_is_owed_nothing_yet_waits_until_it_is() -> None:
     assert stats.holding is not None
     assert stats.holding.reason == "class"
     assert only_start(core, core.next_wakeup()).requests == ("bulk",)
+
+
+def test_bulk_that_fits_nowhere_runs_when_the_first_class_has_gone() -> None:
+    """Its goal leaves no time to wait, but nobody is expected. One request of bulk runs at a time."""
+    core, now = taught(goal_s=2.05, intercept_s=2.0), 0.0
+    for number in range(5):
+        core.submit(number, api="a", now=now)
+        start = only_start(core, now)
+        now += 2.0002
+        core.batch_done(start.number, status="worked", now=now)
+    for number in range(2):
+        core.submit(("bulk", number), api="a", rows=1, now=now, bulk=True)
+    assert poll_all(core, now) == []
+    assert now + 5.0 < core.next_wakeup() < now + 15.0
+    now = core.next_wakeup()
+    for number in range(2):
+        start = only_start(core, now)
+        assert start.requests == (("bulk", number),)
+        now += 2.0002
+        core.batch_done(start.number, status="worked", now=now)
+
+
+def test_bulk_does_not_wait_for_a_goal_that_is_out_of_reach() -> None:
+    """The first class is late on a free worker too."""
+    core = taught(goal_s=0.015)
+    for number in range(20):
+        now = number * 0.1
+        core.submit(number, api="a", now=now)
+        [start] = starts(poll_all(core, now))
+        core.batch_done(start.number, status="worked", now=now + 0.0202)
+    core.submit("bulk", api="a", rows=60, now=2.0, bulk=True)
+    assert only_start(core, 2.0).requests == ("bulk",)
 
 
 def test_bulk_of_another_api_is_owed_time_too() -> None:
