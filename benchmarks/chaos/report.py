@@ -1,12 +1,13 @@
 """The report of a run: a table of the faults, benchmarks/results/chaos.md, and the violations."""
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.chaos.faults import FAULTS
-from benchmarks.chaos.ledger import NO_FAULT, Ledger, Tally
+from benchmarks.chaos.ledger import NO_FAULT, Finding, Ledger, Tally
 from benchmarks.harness.report import ResultPage
 from benchmarks.harness.sheets import Sheet
 
@@ -34,6 +35,7 @@ _PARAGRAPH = """
     although one was due. *Wrong*: the answer to another request, or a status that no active fault allows.
 """
 _MAX_SHOWN = 20
+_DIGITS = re.compile(r"[0-9]+")
 _COLUMNS = (
     "fault",
     "injected",
@@ -96,11 +98,16 @@ def legend(settings: Settings) -> list[str]:
 
 
 def findings(ledger: Ledger) -> list[str]:
-    """Return the first violations; those without a request come first."""
-    ordered = sorted(ledger.findings, key=lambda finding: finding.number is not None)
-    shown = [str(finding) for finding in ordered[:_MAX_SHOWN]]
-    more = len(ledger.findings) - len(shown)
-    return [*shown, f"and {more} more"] if more else shown
+    """Return the first violation of each kind, without its numbers; those without a request come first."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in sorted(ledger.findings, key=lambda finding: finding.number is not None):
+        kinds.setdefault(_DIGITS.sub("", finding.what), []).append(finding)
+    shown = [
+        f"{first} ({1 + len(rest)} times)" if rest else str(first)
+        for first, *rest in list(kinds.values())[:_MAX_SHOWN]
+    ]
+    more = len(kinds) - len(shown)
+    return [*shown, f"and {more} more kinds"] if more else shown
 
 
 def _row(name: str, tally: Tally, ledger: Ledger) -> list[str]:

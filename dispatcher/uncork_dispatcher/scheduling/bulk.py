@@ -97,7 +97,8 @@ class BulkRoom:
         wait_s = self._owed_in_s(api, first, now)
         if self._queues.other_class(queue) is None:
             wait_s = min(wait_s, self._quiet_in_s(queue.api, estimate.seconds(first), now))
-        return Hold(now + wait_s, "class") if wait_s > 0 else Release(first, "not_worth_waiting")
+        until = now + wait_s
+        return Hold(until, "class") if until > now else Release(first, "not_worth_waiting")
 
     def owed(self, share: Share, now: float) -> RequestQueue | None:
         """Return a queue of bulk, of an API of this share, that is owed the time for its first request."""

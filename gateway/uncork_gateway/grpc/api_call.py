@@ -50,6 +50,7 @@ class ApiCall(AnsweredCall):
         stream, head, fair_by = self._stream, self._head, self._method.fair_by
         group = () if route.grouping is None else route.grouping.of_headers(head.metadata)
         values, request_id = route.values_of(head.metadata), self.request_id
+        payload.contract = route.contract
         payload = route.complete(payload, group=group, values=values, request_id=request_id, span=self._span)
         self._payload, self._rows = payload, payload.rows
         if (classes := route.classes) is not None:

@@ -90,9 +90,11 @@ class ApiRequest(BufferedRequest[ApiRoute]):
 
     def _submit(self, payload: Marshalled) -> None:
         head, route = self._head, self._route
-        payload = route.complete(
-            payload, group=head.group, values=head.values, request_id=self.request_id, span=self._span
-        )
+        payload.contract = route.contract
+        if route.headers or route.grouping is not None or self._span is not None:
+            payload = route.complete(
+                payload, group=head.group, values=head.values, request_id=self.request_id, span=self._span
+            )
         self._payload, self._rows = payload, payload.rows
         if route.classes is not None:
             self._bulk = route.classes.is_bulk(head.bulk, payload.parameters)

@@ -75,11 +75,12 @@ class ApiTarget:
         request_id: bytes,
         span: RequestSpan | None,
     ) -> Marshalled:
-        """Return a request with the API's contract, its span, the headers for the handler, and its group.
+        """Return a request with its span, the headers that the handler may read, and its group.
+
+        Without these, a request is complete.
 
         ``group`` has the texts of the values of ``group_by`` that come from headers.
         """
-        payload.contract = self.contract
         if span is not None:
             span.set_attribute("uncork.rows", payload.rows)
             payload = replace(payload, span=span)
