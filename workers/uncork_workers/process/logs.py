@@ -1,27 +1,24 @@
 """Logging to stderr: in colour on a terminal, otherwise as plain or JSON lines."""
 
+from __future__ import annotations
+
 import logging
+import os
+import sys
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from rich.console import Console, ConsoleRenderable, Group
-from rich.control import Control
-from rich.logging import RichHandler
-from rich.segment import ControlType
-from rich.text import Text
-from rich.traceback import Traceback
 
 from uncork_workers.process.context import BatchOfRecord
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 LogFormat = Literal["text", "json"]
 
+_FORCES_COLOUR = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "batch_text"}
-
-
-def is_watched(console: Console) -> bool:
-    """Return whether the console is a terminal that understands control codes."""
-    return console.is_terminal and not console.is_dumb_terminal
 
 
 def log_to_stderr(
@@ -36,13 +33,12 @@ def log_to_stderr(
 
     In the JSON format, Python warnings become log lines too. ``again`` replaces what an earlier call has set.
     """
-    console = console or Console(stderr=True)
     handler: logging.Handler = logging.StreamHandler()
     logging.captureWarnings(log_format == "json")
     if log_format == "json":
         handler.setFormatter(JsonFormatter(who))
-    elif is_watched(console):
-        handler = _TerminalHandler(console=console, show_path=False, log_time_format="%X")
+    elif terminal := _terminal_handler(console):
+        handler = terminal
         handler.setFormatter(logging.Formatter(f"{who}%(batch_text)s: %(message)s"))
     else:
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(batch_text)s: %(message)s"))
@@ -50,27 +46,14 @@ def log_to_stderr(
     logging.basicConfig(level=level.upper(), handlers=[handler], force=again)
 
 
-class _TerminalHandler(RichHandler):
-    """Gives tracebacks the full width; clears the line first, as another process may show progress there."""
+def _terminal_handler(console: Console | None) -> logging.Handler | None:
+    """Return a handler that writes in colour; None if nobody watches."""
+    if console is None and not (sys.stderr.isatty() or _FORCES_COLOUR & os.environ.keys()):
+        return None
+    # Rich takes as long to import as all else in a worker but numpy.
+    from uncork_workers.process.terminal_logs import terminal_handler
 
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self.console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
-        except OSError:
-            self.handleError(record)  # the terminal is gone; logging must not fail
-        else:
-            super().emit(record)
-
-    def render_message(self, record: logging.LogRecord, message: str) -> Text:
-        return Text(message.partition("\n")[0])
-
-    def render(
-        self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
-    ) -> ConsoleRenderable:
-        # The message has only the first line of the record; the others follow below it, dimmed.
-        line = super().render(record=record, traceback=traceback, message_renderable=message_renderable)
-        more = self.format(record).partition("\n")[2]
-        return Group(line, Text(more, "dim")) if more else line
+    return terminal_handler(console)
 
 
 class JsonFormatter(logging.Formatter):

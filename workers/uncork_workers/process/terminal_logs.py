@@ -1,0 +1,46 @@
+"""Logging in colour, for people who watch a terminal."""
+
+import logging
+
+from rich.console import Console, ConsoleRenderable, Group
+from rich.control import Control
+from rich.logging import RichHandler
+from rich.segment import ControlType
+from rich.text import Text
+from rich.traceback import Traceback
+
+
+def is_watched(console: Console) -> bool:
+    """Return whether the console is a terminal that understands control codes."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def terminal_handler(console: Console | None) -> logging.Handler | None:
+    """Return a handler that writes to a terminal, by default stderr's; None if it is no terminal."""
+    console = console or Console(stderr=True)
+    if not is_watched(console):
+        return None
+    return _TerminalHandler(console=console, show_path=False, log_time_format="%X")
+
+
+class _TerminalHandler(RichHandler):
+    """Gives tracebacks the full width; clears the line first, as another process may show progress there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
+        except OSError:
+            self.handleError(record)  # the terminal is gone; logging must not fail
+        else:
+            super().emit(record)
+
+    def render_message(self, record: logging.LogRecord, message: str) -> Text:
+        return Text(message.partition("\n")[0])
+
+    def render(
+        self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
+    ) -> ConsoleRenderable:
+        # The message has only the first line of the record; the others follow below it, dimmed.
+        line = super().render(record=record, traceback=traceback, message_renderable=message_renderable)
+        more = self.format(record).partition("\n")[2]
+        return Group(line, Text(more, "dim")) if more else line
