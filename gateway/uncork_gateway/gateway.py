@@ -75,6 +75,7 @@ class Gateway:
         """
         self.services.remove(service)
         self.catalogue.remove(service.batching.name)
+        service.batching.metrics.withdraw()
         dispatcher = service.batching.dispatcher
         draining = asyncio.create_task(dispatcher.drain())
         await asyncio.wait([draining], timeout=timeout_s)

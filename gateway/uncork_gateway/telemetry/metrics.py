@@ -192,6 +192,11 @@ class Metrics(Collector):
             tally = tallies[name] = ApiTally(partial(self._before_answer, name))
         return tally
 
+    def withdraw(self) -> None:
+        """Mark all APIs as removed; their accepted requests still count."""
+        for tally in [*self._apis.values(), *self._bulk.values()]:
+            tally.removed = True
+
     def forget(self, name: str) -> None:
         """Drop the counts of an API, which is no longer exposed."""
         for tally in (self._apis.pop(name, None), self._bulk.pop(name, None)):

@@ -12,7 +12,9 @@ import pytest
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.grpc.call_stage import CallStage, InferRequest
+from tests.gateway.proxy_stage import Caller, Front
 from tests.gateway.running import turns
+from tests.gateway.stage import detail
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.services.served_service import ServedService
 from uncork_workers.wire.messages import Batch
@@ -156,9 +158,13 @@ async def test_a_removed_service_answers_what_it_has_accepted(tmp_path: Path) ->
         both = await two(on)
         of_a, of_b = await both.workers()
         asking, (running, payload) = await one_runs_one_waits(on, of_b, "/b/echo")
+        uploading = Caller(Front(on.gateway))
+        uploading.send(b"POST /b/echo HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\n\r\n")
         removing = asyncio.create_task(on.gateway.remove(both.b))
         await turns()
         assert (await on.http.post("/b/echo", json=1)).status_code == 404
+        uploading.send(b"2")
+        assert detail(await uploading.reply(), 503) == "this API was removed"
         assert (await on.echo(of_a, "/a/echo", 1))[1].status_code == 200
         of_b.answer(running, [payload])
         waiting, payload = await of_b.batch()
