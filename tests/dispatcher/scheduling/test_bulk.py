@@ -372,9 +372,13 @@ def test_bulk_that_is_owed_nothing_yet_waits_until_it_is() -> None:
     assert only_start(core, core.next_wakeup()).requests == ("bulk",)
 
 
-def test_bulk_that_fits_nowhere_runs_when_the_first_class_has_gone() -> None:
-    """Its goal leaves no time to wait, but nobody is expected. One request of bulk runs at a time."""
-    core, now = taught(goal_s=2.05, intercept_s=2.0), 0.0
+@pytest.mark.parametrize("now", [0.0, 600.0])
+def test_bulk_that_fits_nowhere_runs_when_the_first_class_has_gone(now: float) -> None:
+    """Its goal leaves no time to wait, but nobody is expected. One request of bulk runs at a time.
+
+    At 600 s, what is left of the wait at its end is too short to change the time.
+    """
+    core = taught(goal_s=2.05, intercept_s=2.0)
     for number in range(5):
         core.submit(number, api="a", now=now)
         start = only_start(core, now)
