@@ -79,6 +79,7 @@ class AsgiRequest:
         self._expects_continue = any(
             name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"]
         )
+        self._comes_in_chunks = any(name == b"transfer-encoding" for name, _ in scope["headers"])
         self._body = bytearray()
         self._received_bytes = 0
         self._is_whole = False
@@ -229,8 +230,9 @@ class AsgiRequest:
             self.keep_alive = False
         if self._is_chunked:
             kept.append((b"transfer-encoding", b"chunked"))
-        if self._expects_continue and not self._is_whole:
-            self.keep_alive = False  # The client may send the body or not.
+        if (self._expects_continue or self._comes_in_chunks) and not self._is_whole:
+            # The client may send the body or not; and one of unknown length may become too large.
+            self.keep_alive = False
         self._reply_begun, self._status = True, status
         self._connection.begin_reply(self, status, header_lines(kept))
 

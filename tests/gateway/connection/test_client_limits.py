@@ -252,6 +252,16 @@ async def test_a_client_refused_before_its_chunks_end_learns_that_the_connection
     assert connection.closed
 
 
+@pytest.mark.parametrize("start", [b"PUT / HTTP/1.1", b"POST /x HTTP/1.1"])
+async def test_a_client_without_a_route_learns_it_too(start: bytes) -> None:
+    connection = Connection(Stage().server)
+    connection.send(chunked(b"1\r\n", start=start))
+    await turns()
+
+    assert [(reply.status, reply.headers["connection"]) for reply in connection.replies()] == [(404, "close")]
+    assert connection.closed
+
+
 async def test_http_1_0_knows_of_no_answer_before_the_answer() -> None:
     connection = Connection(Stage().server)
     whole = sized(b"expect: 100-continue", start=b"POST / HTTP/1.0")
