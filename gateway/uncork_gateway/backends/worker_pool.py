@@ -113,8 +113,9 @@ class WorkerPool:
         return [one for one in workers if not (one.is_launched or one.is_retiring)]
 
     def held(self) -> list[WorkerConnection]:
-        """Return the workers that wait until their description may be served, the newest first."""
-        return [one for one in reversed(self._workers) if one.is_held and not one.is_retiring]
+        """Return the launched workers that wait until their description may be served, the newest first."""
+        workers = [one for one in reversed(self._workers) if one.is_held and one.is_launched]
+        return [one for one in workers if not one.is_retiring]
 
     def in_service(self) -> list[WorkerConnection]:
         """Return the workers that accept batches, or will once they are described and ready."""
@@ -122,6 +123,8 @@ class WorkerPool:
 
     def join(self, worker: WorkerConnection) -> None:
         """Let a described worker on standby accept batches as soon as it is ready."""
+        if worker.is_launched:
+            self._check_code(worker)
         worker.standby = worker.is_held = False
         self._notify(worker, "joined")
         if worker.ready is not None:
@@ -215,12 +218,11 @@ class WorkerPool:
         heirs, places = self._named(launches), {heir.index for heir in self._named(launches)}
         if not self.any_left_by(launches):
             places.add(None)
-        replaced = [one for one in self.in_service() if one.index in places]
-        replaced += [one for one in self.held() if one.is_launched and one.index in places]
+        # First those that wait, which the end of the others would let in.
+        replaced = [one for one in (*self.held(), *self.in_service()) if one.index in places]
         if renewed:
             self._code = ""
         for heir in heirs:
-            self._check_code(heir)
             self.join(heir)
         for old in replaced:
             self.retire(old)
@@ -322,8 +324,6 @@ class WorkerPool:
         worker.runs_in_order = all(api.concurrency == 1 for api in hello.service.apis)
         worker.key = next(self._keys) if hello.launch is None else hello.launch
         self._by_key[worker.key] = worker
-        if worker.is_launched and not worker.standby:
-            self._check_code(worker)
         self._notify(worker, "described")
 
     def has_replied(self, worker: WorkerConnection) -> None:

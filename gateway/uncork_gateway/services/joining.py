@@ -64,12 +64,16 @@ class Joining:
 
     def _let_launched_join(self) -> None:
         for worker in self._pool.held():
-            if not worker.is_launched or worker.hello is None:
-                continue
+            assert worker.hello is not None
+            service, is_known = worker.hello.service, self._events.described.done()
             others = [one for one in self._pool.in_service() if one.is_launched]
             is_free = self._is_current(worker) or not any(map(self._is_current, others))
-            if is_free and self._events.describe(worker.hello.service):
+            if not is_free or (is_known and service in self._unusable):
+                continue
+            if self._events.describe(service):
                 self._pool.join(worker)
+            else:
+                self._unusable.append(service)
 
     def _is_current(self, worker: WorkerConnection) -> bool:
         return worker.hello is not None and worker.hello.service == self._apis.service

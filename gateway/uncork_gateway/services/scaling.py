@@ -25,7 +25,7 @@ _COUNT_EVERY_S = 1.0
 
 
 class Workers(NamedTuple):
-    """The numbers of workers that run, and that should run."""
+    """The numbers of workers that run, also of those that wait to be served, and that should run."""
 
     ready: int
     target: int

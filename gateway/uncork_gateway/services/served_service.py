@@ -152,7 +152,9 @@ class ServedService:
 
         def workers() -> Workers:
             ready = len(self.pool.ready())
-            return Workers(ready, ready if target is None else target())
+            if target is None:
+                return Workers(ready, ready)
+            return Workers(ready + len(self.pool.held()), target())
 
         scaling = Scaling(
             self.batching.dispatcher,

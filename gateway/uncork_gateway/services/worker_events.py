@@ -134,7 +134,8 @@ class WorkerEvents:
             case "ready":
                 self._use(worker)
             case Failed():
-                self._cannot_serve(event, standby=worker.standby and not worker.is_held)
+                is_held = worker.is_held and worker.is_launched
+                self._cannot_serve(event, standby=worker.standby and not is_held)
             case "leaves":
                 self._dispatcher.worker_retired(worker.key)
                 self._readiness_changed()
@@ -142,7 +143,7 @@ class WorkerEvents:
                 self._gone(worker)
             case _:
                 assert_never(event)
-        if worker.hello is not None and (not worker.is_launched or event == "gone"):
+        if worker.hello is not None and (not worker.is_launched or event in ("leaves", "gone")):
             self.on_joining_changed()
 
     def _described(self, worker: WorkerConnection) -> None:
@@ -153,7 +154,7 @@ class WorkerEvents:
         if not worker.standby:
             worker.standby = worker.is_held = True
             self.on_joining_changed()
-            if worker.is_held:
+            if worker.is_held and self._apis.service is not None:
                 self._dispatcher.worker_not_expected(worker.hello.index)
                 self.log.warning("%s", worker.slot(worker.hello).fault)
 

@@ -20,7 +20,8 @@ from uncork_gateway import GatewaySettings
 from uncork_gateway.backends.worker_connection import Owner, WorkerConnection
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.services.joining import choose_successor
-from uncork_workers.wire.messages import Failed, Goodbye, Hello, Leaving, Ready
+from uncork_workers.wire.messages import Failed, Goodbye, Hello, Leaving, Ready, WarmUp
+from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
 A, B, C = service(json_api("echo"), name="A"), service(json_api("echo"), name="B"), service(name="C")
@@ -113,10 +114,12 @@ class Remote(GatewayStage):
         await turns(20)
         return worker
 
-    async def launched(self, launch: int, *, index: int, serves: ServiceDescription) -> FakeWorker:
+    async def launched(
+        self, launch: int, *, index: int, serves: ServiceDescription, code: str = ""
+    ) -> FakeWorker:
         """Connect a process that the supervisor has started, and that is set up."""
         worker = await self.connect()
-        worker.send(Hello(index=index, launch=launch, service=serves))
+        worker.send(Hello(index=index, launch=launch, service=serves, code=code))
         worker.send(Ready())
         await turns(50)
         return worker
@@ -269,6 +272,17 @@ async def test_a_worker_that_fails_is_a_reason(tmp_path: Path, serves: ServiceDe
         assert (await on.ready()).status_code == 200
 
 
+async def test_a_remote_worker_that_cannot_load_its_service_does_not_end_the_gateway(tmp_path: Path) -> None:
+    """Others may come."""
+    async with remote_only(tmp_path) as on:
+        failing, welcome = await dial(on.address, instance="a")
+        failing.send(Failed(welcome.index, "load", "no module"))
+        await failing.delivered()
+        await turns(20)
+        failing.close()
+        assert not on.service.events.described.done()
+
+
 async def test_new_code_of_a_restarted_worker_waits_for_the_old_code_to_go(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -321,6 +335,69 @@ async def test_a_restarted_worker_is_replaced_with_the_others(tmp_path: Path) ->
         await held.dropped()
         assert on.in_force == "B"
         assert on.service.pool.ready() == {0, 1}
+
+
+async def test_a_restarted_worker_serves_as_soon_as_the_last_other_retires(tmp_path: Path) -> None:
+    """Not only when that one has ended its batch."""
+    async with remote_only(tmp_path, workers=2) as on:
+        retiring = await on.worker(serves=A, index=1)
+        new = await on.launched(2, index=0, serves=B)
+        running = on.post("/echo", 1)
+        batch, payload = await retiring.batch()
+        assert on.service.pool.retire_launch(1)
+        assert await on.answers(new)
+
+        retiring.answer(batch, [payload])
+        assert (await running).status_code == 200
+
+
+async def test_a_restarted_worker_that_cannot_be_served_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often others change. With other settings it is tried again."""
+    async with remote_only(tmp_path, workers=1) as on:
+        (await on.worker(serves=A)).close()
+        await turns(50)
+        await on.launched(2, index=0, serves=WRONG)
+        starting = await on.starting("a", B)
+        starting.send(WarmUp("echo", 1))
+        await starting.delivered()
+        await turns(20)
+        assert [record.levelno for record in caplog.records].count(logging.ERROR) == 1
+
+        overrides = for_all_apis({"policy": "none"})
+        on.service.change(on.service.prepare(GatewaySettings(workers=1, overrides=overrides)))
+        assert on.service.pool.ready() == {0}
+
+
+async def test_other_code_is_logged_when_it_enters_service(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not while it waits: workers do not differ then."""
+    async with remote_only(tmp_path, workers=2) as on:
+        old = await on.launched(1, index=0, serves=A, code="a")
+        await on.launched(2, index=1, serves=B, code="b")
+        assert "other code" not in caplog.text
+        old.close()
+        await turns(50)
+        assert "worker 1 was started again with other code" in caplog.text
+
+
+async def test_a_worker_that_waits_does_not_keep_the_service_awake(tmp_path: Path) -> None:
+    """It is no worker that is still starting."""
+    stopped: list[int] = []
+
+    async def resize(workers: int) -> None:
+        stopped.append(workers)
+
+    async with remote_only(tmp_path, workers=2) as on:
+        await on.worker(serves=A)
+        await on.launched(2, index=1, serves=B)
+        scaling = on.service.follow_traffic(
+            least=0, most=2, idle_after_s=1e-9, target=lambda: 2, resize=resize
+        )
+        await scaling.check()
+        assert stopped == [0]
 
 
 async def test_a_restarted_worker_that_waits_may_fail(tmp_path: Path) -> None:

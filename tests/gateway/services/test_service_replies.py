@@ -112,8 +112,13 @@ async def test_limits_of_the_gateway_are_in_force(tmp_path: Path) -> None:
     ],
 )
 async def test_what_the_gateway_cannot_serve_makes_the_service_unusable(
-    tmp_path: Path, api: ApiDescription, overrides: dict[str, Any], message: str
+    tmp_path: Path,
+    api: ApiDescription,
+    overrides: dict[str, Any],
+    message: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """The exception says all: no other version is served that the worker could wait for."""
     async with gateway(tmp_path, overrides=overrides) as on:
         (await on.connect()).send(Hello(index=0, launch=1, service=service(api)))
 
@@ -121,6 +126,7 @@ async def test_what_the_gateway_cannot_serve_makes_the_service_unusable(
             await on.service.events.described
         assert message in str(caught.value)
         problem(await on.http.post(api.route, json=1), 503)
+    assert caplog.records == []
 
 
 async def test_a_service_that_cannot_be_loaded_is_unusable(
