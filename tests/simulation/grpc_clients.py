@@ -13,14 +13,24 @@ import h2.config
 import h2.connection
 from h2.settings import SettingCodes
 
+from tests.gateway.grpc.bodies import PredictResponse
 from tests.gateway.grpc.http2.peer import Answer, Peer, gzipped, headers, message
 from tests.simulation.clients import Caller
-from tests.simulation.requests import Ask, infer_request, inferred, some_ask, unprefixed
+from tests.simulation.requests import (
+    Ask,
+    infer_request,
+    inferred,
+    predict_request,
+    predicted,
+    some_ask,
+    unprefixed,
+)
 from tests.simulation.workers import result_of, streamed
 from uncork_gateway.grpc import messages
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import DEFAULT_WINDOW_BYTES, ErrorCode
 from uncork_gateway.grpc.infer_stream import FINAL
+from uncork_gateway.grpc.protocols import predict
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Schedule
@@ -38,11 +48,13 @@ class Call:
     """One call, with the number of its stream; in ModelStreamInfer, all requests have ids.
 
     Attributes:
+        predicts: True if it is TensorFlow Serving's Predict.
         is_cancelled: True once the client has cancelled it; the gateway knows since ``cancelled_at``.
     """
 
     client: GrpcClient = field(repr=False)
     is_stream: bool
+    predicts: bool = False
     number: int = 0
     asks: list[Ask] = field(default_factory=list)
     is_cancelled: bool = False
@@ -68,7 +80,7 @@ class Call:
 
 
 class GrpcClient(Caller, Peer):
-    """Calls ModelInfer and ModelStreamInfer on one connection, and checks the responses."""
+    """Calls ModelInfer, ModelStreamInfer and Predict on one connection, and checks the responses."""
 
     def __init__(self, schedule: Schedule, name: str) -> None:
         Caller.__init__(self, schedule, name)
@@ -118,14 +130,17 @@ class GrpcClient(Caller, Peer):
             return
         target = self.schedule.target(random)
         call = Call(self, target[1].streams or random.random() < 0.4)
+        # Several outputs of a Predict have another order in each process.
+        may_predict = not (call.is_stream or target[1].task)
+        call.predicts = may_predict and self.schedule.draws.happens(f"{name}.predicts", 0.3)
         sent = []
         for place in range(random.choice([1, 1, 3]) if call.is_stream else 1):
             service, api = self.schedule.target(random) if place else target
             many = not (api.streams or api.input["kind"] == "raw")
             ask = some_ask(self.schedule, call, f"{name}.{place}", random, (service, api), many=many)
-            ask.id = f"{place}" if call.is_stream else ask.id
+            ask.id = f"{place}" if call.is_stream else "" if call.predicts else ask.id
             call.asks.append(ask)
-            sent.append(self._message(ask, f"{name}.{place}", random))
+            sent.append(self._message(call, ask, f"{name}.{place}", random))
         more = [(b"x-tenant", b"%d" % random.randrange(3)), (b"x-request-id", name.encode())]
         timeout_s = max([ask.timeout_s or 0.0 for ask in call.asks])
         if timeout_s:
@@ -139,14 +154,15 @@ class GrpcClient(Caller, Peer):
             more.append((b"grpc-encoding", b"gzip"))
         call.number = self.h2.get_next_available_stream_id()
         path = _SERVICE + (b"ModelStreamInfer" if call.is_stream else b"ModelInfer")
+        path = predict.METHOD if call.predicts else path
         self.h2.send_headers(call.number, headers(path, *more))
         await self._send(call, name, b"".join(map(gzipped if is_zipped else message, sent)), random)
         await self.until(lambda: not call.is_open)
         if problem := self._problem(call, name):
             self.schedule.violated(f"{name}: {problem}: {call}, {call.answer}, {self.goaway}")
 
-    def _message(self, ask: Ask, name: str, random: Random) -> bytes:
-        body = infer_request(ask, is_raw=random.random() < 0.6)
+    def _message(self, call: Call, ask: Ask, name: str, random: Random) -> bytes:
+        body = (predict_request if call.predicts else infer_request)(ask, is_raw=random.random() < 0.6)
         if ask.api.input["kind"] == "raw":
             ask.faults.add(400)
         if self.schedule.is_odd(f"{name}.bad_message", 0.05):
@@ -228,8 +244,11 @@ class GrpcClient(Caller, Peer):
         return bool(found)
 
     def _problem_in_one(self, call: Call) -> str:
-        [response] = map(_Response.FromString, call.answer.messages)
-        return self._wrong(call.asks[0], response)
+        [message] = call.answer.messages
+        if call.predicts:
+            return self._wrong(call.asks[0], "", predicted(PredictResponse.FromString(message)))
+        response = _Response.FromString(message)
+        return self._wrong(call.asks[0], response.id, inferred(response))
 
     def _problem_in_stream(self, call: Call) -> str:
         """Each request gets one response, in order, or a stream of pieces."""
@@ -259,11 +278,11 @@ class GrpcClient(Caller, Peer):
         if said.error_message:
             return "" if self._explains(ask, None, said.error_message) else f"an error: {said.error_message}"
         if stream is None:
-            return self._wrong(ask, said.infer_response)
+            return self._wrong(ask, said.infer_response.id, inferred(said.infer_response))
         return "" if stream == b"".join(streamed(ask.model, ask.rows[0])) else f"another stream: {stream!r}"
 
-    def _wrong(self, ask: Ask, response: Any) -> str:
+    def _wrong(self, ask: Ask, response_id: str, results: list[Any]) -> str:
         if ask.is_nonsense:
             return "a result for nonsense"
-        is_right = inferred(response) == [result_of(ask.model, row) for row in ask.rows]
-        return "" if response.id == ask.id and is_right else "another result"
+        is_right = results == [result_of(ask.model, row) for row in ask.rows]
+        return "" if response_id == ask.id and is_right else "another result"

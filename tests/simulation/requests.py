@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from tests.gateway.grpc import bodies
 from tests.simulation.workers import Row, row_of_values, status_of, values_of
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.protocols.v2 import CONTENTS, WANTS_FINAL
@@ -115,6 +118,24 @@ def inferred(response: Any) -> list[Any]:
     if response.raw_output_contents:
         return unprefixed(response.raw_output_contents[0])
     return [value.decode() for value in response.outputs[0].contents.bytes_contents]
+
+
+def predict_request(ask: Ask, *, is_raw: bool) -> bytes:
+    """Return a message of Predict."""
+    named = []
+    for name, datatype, inner, values in tensors_of(ask.rows, ask.api):
+        plain = [value.encode() for value in values] if datatype == "BYTES" else values
+        array = np.array(plain, bodies.KINDS[datatype].layout).reshape(len(ask.rows), *inner)
+        named.append(bodies.Named(name, datatype, array))
+    request = bodies.predict_request(*named, typed=not is_raw, model_spec={"name": ask.model})
+    written: bytes = request.SerializeToString(deterministic=True)
+    return written
+
+
+def predicted(response: Any) -> list[Any]:
+    """Return the results in a response of Predict."""
+    [output] = response.outputs.values()
+    return [value.decode() for value in output.string_val]
 
 
 def unprefixed(data: bytes) -> list[str]:
