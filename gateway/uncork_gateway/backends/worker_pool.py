@@ -143,9 +143,9 @@ class WorkerPool:
             self._close_if_retired(worker)
 
     def retire_launch(self, launch: int) -> bool:
-        """Retire the worker with a launch; return False if it is not in service."""
+        """Retire the worker with a launch; return False if it is not in service, or held."""
         worker = self._by_key.get(launch)
-        if worker is None or worker not in self.in_service():
+        if worker is None or worker not in (*self.held(), *self.in_service()):
             return False
         self.retire(worker)
         return True

@@ -1,5 +1,6 @@
 """Workers that nobody launched: which of them serve, in the whole gateway and as a pure function."""
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -398,6 +399,25 @@ async def test_a_worker_that_waits_does_not_keep_the_service_awake(tmp_path: Pat
         )
         await scaling.check()
         assert stopped == [0]
+
+
+@pytest.mark.parametrize("held_at", [0, 1])
+async def test_a_worker_that_is_stopped_while_it_waits_does_not_enter_service(
+    tmp_path: Path, held_at: int
+) -> None:
+    """Nor is it expected again: a service that falls asleep with it wakes up."""
+    async with remote_only(tmp_path, workers=2) as on:
+        await on.worker(serves=A, index=1 - held_at)
+        await on.launched(2, index=held_at, serves=B)
+        launches = (2, 1) if held_at == 0 else (1, 2)
+        woken = asyncio.Event()
+        on.service.batching.dispatcher.workers_on_demand(woken.set)
+        assert all(map(on.service.pool.retire_launch, launches))
+        await turns(50)
+
+        on.post("/echo", 1)
+        await turns(50)
+        assert woken.is_set()
 
 
 async def test_a_restarted_worker_that_waits_may_fail(tmp_path: Path) -> None:

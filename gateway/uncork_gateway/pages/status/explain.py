@@ -182,7 +182,7 @@ def why_refused(figures: Figures, names: Names) -> str | None:
         return None
     # In a proxy, parts of split requests are counted.
     reasons: dict[RefusalCause, int] = {reason: many for reason, many in recent.counts.sheds.items() if many}
-    # Bodies without room are refused before they reach the dispatcher.
+    # Bodies without room are refused before they reach the dispatcher, requests to replaced APIs after it.
     if recent.refused > recent.counts.sheds.total():
         reasons["no_room"] = recent.refused - recent.counts.sheds.total()
     total, refused = sum(reasons.values()), _of(recent.refused, recent.answered)
@@ -203,6 +203,9 @@ _REFUSALS: dict[RefusalCause, str] = {
     "too_many_groups": "503 (too_many_groups), because requests of 1,000 other groups were queued",
     "displaced": "503 (displaced), because requests of the first class needed their place",
     "no_worker": "503 (no_worker), because {none_ready}",
-    "no_room": "503 (no_room), because too many large request bodies were arriving at once",
+    "no_room": (
+        "503 (no_room or api_removed), because too many large request bodies were arriving at once, "
+        "or a reload changed the API"
+    ),
     "draining": "503 (draining), because the server is shutting down",
 }
