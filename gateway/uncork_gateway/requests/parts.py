@@ -241,6 +241,9 @@ def submission_of(
 ) -> ApiSubmission:
     """Convert a request, or a part of one, to the form that the dispatcher accepts."""
     cost = payload.cost
+    key: Hashable = payload.contract
+    if payload.accept or payload.key is not None:
+        key = (payload.contract, payload.accept, payload.key)
     return Submission(
         waiter,
         api,
@@ -249,7 +252,7 @@ def submission_of(
         cost=cost.total,
         longest=cost.longest,
         size_bytes=payload.size_bytes,
-        key=(payload.contract, payload.accept, payload.key),
+        key=key,
         group=payload.group,
         client_timeout_s=client_timeout_s,
         source=source,

@@ -97,17 +97,17 @@ async def test_copies_of_requests_have_no_span(tmp_path: Path) -> None:
     async with gateway(tmp_path, traces=seen.traces) as on:
         worker = await on.worker()
         dispatcher, contract = on.service.batching.dispatcher, json_api().contract
-        copied, key = Marshalled(b"1", 1, contract=contract), (contract, "", None)
+        copied = Marshalled(b"1", 1, contract=contract)
         first = on.post("/echo", 0)
         running, _ = await worker.batch()
-        copy = asyncio.ensure_future(dispatcher.call("echo", copied, key=key))
+        copy = asyncio.ensure_future(dispatcher.call("echo", copied, key=contract))
         traced = on.post("/echo", 2)
         await turns(50)
         worker.answer(running, [b"0"])
         mixed, _ = await worker.batch()
         worker.answer(mixed, [b"1", b"2"])
         await asyncio.gather(first, copy, traced)
-        copy = asyncio.ensure_future(dispatcher.call("echo", copied, key=key))
+        copy = asyncio.ensure_future(dispatcher.call("echo", copied, key=contract))
         alone, _ = await worker.batch()
         worker.answer(alone, [b"1"])
         await copy
