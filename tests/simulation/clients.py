@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from tests.simulation.network import End
-from tests.simulation.requests import NATIVE, OF_MODELS, Ask, some_ask
-from tests.simulation.running import RunningService
+from tests.simulation.requests import NATIVE, OF_MODELS, Ask, Asked, some_ask
 from tests.simulation.workers import result_of, streamed
 from uncork_workers.wire.schema import ApiDescription
 
@@ -105,7 +104,7 @@ class Client(Caller):
     """
 
     def __init__(
-        self, schedule: Schedule, name: str, *, only: tuple[RunningService, ApiDescription] | None = None
+        self, schedule: Schedule, name: str, *, only: tuple[Asked, ApiDescription] | None = None
     ) -> None:
         super().__init__(schedule, name)
         self._only = only
@@ -295,11 +294,13 @@ class Client(Caller):
             return "" if is_explained else "a status that nothing explains"
         if ask.is_nonsense:
             return "a result for nonsense"
-        if "transfer-encoding" in got.headers:
+        may_stream = ask.api.streams or service.has_reshaped(ask.api)
+        if may_stream and "transfer-encoding" in got.headers:
             whole = b"".join(streamed(model, ask.rows[0]))
             is_right = got.body == whole if got.is_complete else whole.startswith(got.body)
             return "" if is_right else "another stream"
         if not got.is_complete:
-            return "" if self.leaves else "half a response"
+            problem = "half a response"
+            return "" if self.leaves or service.explains(ask, got.status, problem) else problem
         is_right = ask.read(got.headers, got.body) == [result_of(model, row) for row in ask.rows]
         return "" if is_right else "another result"

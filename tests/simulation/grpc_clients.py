@@ -33,7 +33,7 @@ from uncork_gateway.grpc.infer_stream import FINAL
 from uncork_gateway.grpc.protocols import predict
 
 if TYPE_CHECKING:
-    from tests.simulation.schedule import Schedule
+    from tests.simulation.schedule import GatewaySchedule
 
 _SERVICE = b"/inference.GRPCInferenceService/"
 _Response = messages.message("inference.ModelInferResponse")
@@ -82,7 +82,9 @@ class Call:
 class GrpcClient(Caller, Peer):
     """Calls ModelInfer, ModelStreamInfer and Predict on one connection, and checks the responses."""
 
-    def __init__(self, schedule: Schedule, name: str) -> None:
+    schedule: GatewaySchedule
+
+    def __init__(self, schedule: GatewaySchedule, name: str) -> None:
         Caller.__init__(self, schedule, name)
         self.h2 = h2.connection.H2Connection(
             config=h2.config.H2Configuration(client_side=True, header_encoding=None)

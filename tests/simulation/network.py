@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+import socket
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Protocol
+
+from anyio._backends._asyncio import StreamProtocol
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from uncork_gateway.backends.worker_connection import WorkerConnection
@@ -26,11 +29,13 @@ class SimulatedLoop(VirtualLoop):
 
     Attributes:
         servers: by path, what makes the protocol of a connection.
+        hosts: by host, what connects a protocol with it.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.servers: dict[str, Callable[[], Any]] = {}
+        self.hosts: dict[str, Callable[[Any], Awaitable[End]]] = {}
         self._turns = 0
 
     def _run_once(self) -> None:
@@ -48,6 +53,14 @@ class SimulatedLoop(VirtualLoop):
     ) -> Any:
         self.servers[path] = factory
         return _Listening()
+
+    async def create_connection(  # type: ignore[override]
+        self, factory: Callable[[], Any], host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
+        protocol = factory()
+        end = await self.hosts[host](protocol)
+        protocol.connection_made(end)
+        return end, protocol
 
     def timers(self) -> list[asyncio.TimerHandle]:
         """Return the timers that would still fire."""
@@ -181,7 +194,14 @@ class End(asyncio.Transport):
         self.protocol = protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return _NoSocket() if name == "socket" and isinstance(self.protocol, WorkerConnection) else default
+        has_socket = name == "socket" and isinstance(self.protocol, WorkerConnection | StreamProtocol)
+        return _Socket(self) if has_socket else default
+
+    @property
+    def is_readable(self) -> bool:
+        """True if bytes or an end have arrived that the protocol has not read."""
+        has_arrived = bool(self.peer._out) and self.peer._pump is None
+        return has_arrived or self._eof or self.lost_at is not None
 
     # The network
 
@@ -242,8 +262,18 @@ class End(asyncio.Transport):
         self._network.trace.update(b"%r %b %b\n" % (self._loop.time(), self.name.encode(), what))
 
 
-class _NoSocket:
+class _Socket:
     """A socket that cannot carry files, so that batches travel in their frames."""
+
+    family = socket.AF_INET
+
+    def __init__(self, end: End) -> None:
+        self.end = end
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.end.name, 0
+
+    getpeername = getsockname
 
     def fileno(self) -> int:
         raise OSError

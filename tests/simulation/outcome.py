@@ -12,17 +12,22 @@ import time
 from collections.abc import Collection
 from types import SimpleNamespace
 
+import httpcore._backends.anyio
 import pytest
 
 import uncork_gateway.batching
 import uncork_gateway.gateway
 import uncork_gateway.headers
+import uncork_gateway.protocols.v2
+import uncork_gateway.proxy
 from tests.gateway.client import no_app
 from tests.loops import CheckedLoop
 from tests.simulation.draws import Draws
 from tests.simulation.network import SimulatedLoop, Wedged
-from tests.simulation.schedule import Schedule
+from tests.simulation.proxies import ProxySchedule
+from tests.simulation.schedule import GatewaySchedule, Schedule
 from uncork_dispatcher import AsyncDispatcher
+from uncork_gateway.backends.model_servers.merged_calls import MergedCalls
 from uncork_gateway.requests.coalescing import Coalescing
 
 
@@ -57,7 +62,8 @@ def run(seed: int, without: Collection[str] = ()) -> Outcome:
     made: list[Schedule] = []
 
     async def main() -> None:
-        made.append(Schedule(draws, loop))
+        is_of_proxy = draws.random("kind").random() < 0.2
+        made.append((ProxySchedule if is_of_proxy else GatewaySchedule)(draws, loop))
         await made[0].run()
 
     violations = []
@@ -83,6 +89,9 @@ def _replace_clocks(patch: pytest.MonkeyPatch, loop: SimulatedLoop, seed: int) -
         patch.setattr(time, name, loop.now)
     for made in (AsyncDispatcher, Coalescing):
         patch.setattr(uncork_gateway.batching, made.__name__, functools.partial(made, clock=loop.time))
+    patch.setattr(uncork_gateway.proxy, "MergedCalls", functools.partial(MergedCalls, clock=loop.now))
+    patch.setattr(uncork_gateway.protocols.v2, "uuid4", lambda: SimpleNamespace(hex="0" * 32))
+    patch.setattr(httpcore._backends.anyio, "is_socket_readable", lambda socket: socket.end.is_readable)
     patch.setattr(secrets, "token_hex", lambda count: "0" * 2 * count)
     patch.setattr(uncork_gateway.headers, "_OURS", b"id")
     patch.setattr(uncork_gateway.headers, "_numbers", itertools.count())

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,12 +18,27 @@ from uncork_workers.wire.schema import ApiDescription
 from uncork_workers.wire.tensors import LENGTH_BYTES, encoded
 
 if TYPE_CHECKING:
-    from tests.simulation.running import RunningService
     from tests.simulation.schedule import Owner, Schedule
 
 _JSON_LENGTH = "inference-header-content-length"
 _InferRequest = message("inference.ModelInferRequest")
 Headers = dict[str, str]
+
+
+class Asked(Protocol):
+    """What clients ask: a service, or a proxy."""
+
+    def model_of(self, api: ApiDescription) -> str:
+        """Return the name of an API in other protocols."""
+
+    def route_of(self, api: ApiDescription) -> str:
+        """Return the path of an API."""
+
+    def has_reshaped(self, api: ApiDescription) -> bool:
+        """Return whether the API's form may have changed since the clients asked."""
+
+    def explains(self, ask: Ask, status: int, text: str) -> bool:
+        """Return whether something that happened explains an error."""
 
 
 @dataclass
@@ -39,7 +54,7 @@ class Ask:
         sent_at: when its last byte was written.
     """
 
-    service: RunningService = field(repr=False)
+    service: Asked = field(repr=False)
     api: ApiDescription = field(repr=False)
     model: str
     rows: list[Row]
@@ -62,7 +77,7 @@ def some_ask(
     owner: Owner,
     name: str,
     random: Random,
-    target: tuple[RunningService, ApiDescription],
+    target: tuple[Asked, ApiDescription],
     *,
     many: bool,
 ) -> Ask:

@@ -20,7 +20,7 @@ from uncork_workers.wire.schema import ApiDescription
 
 if TYPE_CHECKING:
     from tests.simulation.requests import Ask
-    from tests.simulation.schedule import Schedule
+    from tests.simulation.schedule import GatewaySchedule
 
 
 class RunningService:
@@ -36,7 +36,7 @@ class RunningService:
         is_leaving: True once it is removed.
     """
 
-    def __init__(self, schedule: Schedule, name: str | None, *, is_first: bool = True) -> None:
+    def __init__(self, schedule: GatewaySchedule, name: str | None, *, is_first: bool = True) -> None:
         self.schedule, self.prefix, self.name = schedule, "" if is_first else f"{name}.", name
         self._draws = schedule.draws
         self._choices = self._draws.random(f"{self.prefix}schedule")

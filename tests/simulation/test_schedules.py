@@ -17,7 +17,7 @@ def test_schedules(first: int) -> None:
 
 def test_a_seed_determines_the_schedule() -> None:
     """Also in another process, where strings have other hashes."""
-    seeds = range(20, 26)
+    seeds = range(14, 20)  # 16 and 18 are of a proxy
     traces = [run(seed).trace for seed in seeds]
     assert len(set(traces)) == len(traces)
     code = f"from tests.simulation.outcome import run; print(*[run(seed).trace for seed in {seeds!r}])"
