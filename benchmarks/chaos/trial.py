@@ -21,7 +21,7 @@ from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.load import Load
 from benchmarks.chaos.stage import TIMEOUT_S, Injector, Stage
 from benchmarks.chaos.waiting import comes_true
-from benchmarks.harness.trends import Series, thinned
+from benchmarks.harness.trends import SETTLED_AFTER, Series, thinned
 from uncork_loadtests.servers import BenchError
 
 INJECTORS: Mapping[str, Injector] = {
@@ -178,12 +178,13 @@ class Trial:
         self.notes.append(f"Before the load: {before}; after it: {after}.")
 
     def _judge_memory(self, start_s: float, end_s: float) -> None:
-        settled_s = start_s + min(_MEMORY_AFTER_S, (end_s - start_s) / 2)
-        first = [usage.memory_bytes for usage in self._gateway.usage if usage.at_s >= settled_s]
+        lasts_s = end_s - start_s
+        after_s = min(max(_MEMORY_AFTER_S, SETTLED_AFTER * lasts_s), lasts_s / 2)
+        first = [usage.memory_bytes for usage in self._gateway.usage if usage.at_s >= start_s + after_s]
         early, late = median(first[:_MEMORY_SAMPLES]), median(first[-_MEMORY_SAMPLES:])
         growth = late / early - 1
-        is_judged = end_s - start_s >= 2 * _MEMORY_AFTER_S
-        when = "after the first minute" if is_judged else "half-way (the run is too short to judge growth)"
+        is_judged = lasts_s >= 2 * _MEMORY_AFTER_S
+        when = f"after {after_s:.0f} s" if is_judged else "half-way (the run is too short to judge growth)"
         note = f"resident memory of the gateway {early / 1e6:.1f} MB {when}, {late / 1e6:.1f} MB at the end"
         self.notes.append(f"{note[0].upper()}{note[1:]} ({growth:+.1%}).")
         if is_judged and growth > _MEMORY_GROWTH:

@@ -18,7 +18,7 @@ Series = Mapping[str, Points]
 
 _EVERY_S = 10.0
 # Caches fill and estimates settle in the first part of a run.
-_SETTLED_AFTER = 0.2
+SETTLED_AFTER = 0.2
 
 
 def thinned(points: Iterable[tuple[float, float]]) -> Points:
@@ -60,7 +60,7 @@ def _row(name: str, runs: Sequence[Points]) -> list[str]:
 
 def _percent_per_hour(points: Points) -> float:
     """Fit a line by least squares to what follows the first part of a run."""
-    settled = [point for point in points if point[0] >= _SETTLED_AFTER * points[-1][0]]
+    settled = [point for point in points if point[0] >= SETTLED_AFTER * points[-1][0]]
     if len(settled) < 2:
         return nan
     times, values = zip(*settled, strict=True)
