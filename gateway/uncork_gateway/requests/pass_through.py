@@ -16,6 +16,7 @@ from uncork_gateway.backends.model_servers.http_server import (
     KEEP_ALIVE_S,
     HttpServer,
     Transport,
+    closing_in_order,
     end_to_end,
     make_transport,
     reply_headers,
@@ -110,6 +111,9 @@ class PassThrough:
         Raises:
             GatewayError: if the server did not respond.
         """
+        return await closing_in_order(self._relayed(target, headers, body))
+
+    async def _relayed(self, target: bytes, headers: Sequence[Header], body: bytes) -> ServerResponse:
         reply = await self._send("POST", target, headers, body)
         try:
             content = b"".join([piece async for piece in reply.aiter_raw()])

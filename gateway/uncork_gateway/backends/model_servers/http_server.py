@@ -3,13 +3,15 @@
 import asyncio
 import math
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
+import anyio
 import httpcore
 import httpx
 
@@ -36,6 +38,8 @@ _ADDED = (b"date", REQUEST_ID)
 _ENCODINGS = b"accept-encoding"
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 _OVERLOADED = (429, 503)
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -107,6 +111,9 @@ class HttpServer(Server):
                 "timeout": httpx.Timeout(silence_s, connect=min(silence_s, CONNECT_S)).as_dict(),
             },
         )
+        return await closing_in_order(self._response(request, idempotent=idempotent))
+
+    async def _response(self, request: httpx.Request, *, idempotent: bool) -> ServerResponse:
         try:
             reply = await self.transport.handle_async_request(request)
         except _BROKEN:
@@ -209,6 +216,30 @@ def http_servers(
         )
         for address in addresses
     ]
+
+
+async def closing_in_order(call: Coroutine[Any, Any, T]) -> T:
+    """Await a call of httpcore; if this task is cancelled, return when the call has cleaned up.
+
+    httpcore shields its cleanup from anyio's cancellation only. A task's would end it half-way, and the
+    connection would take a place in the pool forever.
+    """
+    scope = anyio.CancelScope()
+
+    async def run() -> T:
+        with scope:
+            return await call
+        raise asyncio.CancelledError
+
+    calling = asyncio.create_task(run())
+    try:
+        return await asyncio.shield(calling)
+    except asyncio.CancelledError:
+        scope.cancel()
+        await asyncio.wait([calling])
+        if not calling.cancelled():
+            calling.exception()  # else asyncio logs it
+        raise
 
 
 def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:

@@ -1,21 +1,37 @@
 """One HTTP server: headers, Retry-After."""
 
+import asyncio
+import contextlib
 import errno
+import math
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
+from random import Random
+from typing import Any
 
+import httpcore._backends.anyio
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.backends.model_servers.servers_stage import Slots
+from tests.gateway.running import turns
+from tests.loops import run
+from tests.simulation.network import End, Network, SimulatedLoop
 from uncork_gateway.backends.model_servers.http_server import (
     HttpServer,
+    http_servers,
     make_transport,
     read_retry_after_s,
 )
-from uncork_gateway.backends.model_servers.server import ConnectionLost
+from uncork_gateway.backends.model_servers.server import ConnectionLost, NoAnswerInTime
+from uncork_gateway.backends.model_servers.servers import Servers
+from uncork_gateway.connection.listener_context import ListenerContext
+from uncork_gateway.errors import TimedOut
+from uncork_gateway.interfaces import BodyPool
 from uncork_gateway.protocols.wire import Content
+from uncork_gateway.requests.pass_through import PassThrough
 
 URL = "http://127.0.0.1:1"
 NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
@@ -89,3 +105,58 @@ def test_any_retry_after_is_from_0_to_30(value: bytes) -> None:
 
 def _zone(hours: int) -> timezone:
     return timezone(timedelta(hours=hours))
+
+
+class InASecond(asyncio.Protocol):
+    """A connection of a server that counts its calls, and perhaps answers each after a second."""
+
+    def __init__(self, answer: bytes, calls: list[bytes]) -> None:
+        self._answer, self._calls = answer, calls
+
+    def connection_made(self, transport: Any) -> None:
+        self._end = transport
+
+    def data_received(self, data: bytes) -> None:
+        if data.startswith(b"POST"):
+            self._calls.append(data)
+            asyncio.get_running_loop().call_later(1.0, self._end.write, self._answer)
+
+
+@pytest.mark.parametrize("relays", [False, True])
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"])
+def test_a_call_may_be_cancelled_in_any_turn_of_the_loop(
+    answer: bytes, relays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while its connection is closed, or goes back to the pool: no connection is open without a use."""
+    monkeypatch.setattr(httpcore._backends.anyio, "is_socket_readable", lambda socket: socket.end.is_readable)
+    silence_s = 5.0 if answer else 1.0
+    loop, calls = SimulatedLoop(), list[bytes]()
+    network = Network(loop)
+
+    async def connect(protocol: Any) -> End:
+        return network.connect("server", InASecond(answer, calls), protocol, Random(117))  # one without delay
+
+    async def main() -> None:
+        [server] = http_servers([httpx.URL("http://10.0.0.1")], concurrency=1)
+        server.healthy = True
+        servers = Servers([server], concurrency=1, timeout_s=silence_s, listener=Slots())
+        passing = PassThrough(servers, ListenerContext(pool=BodyPool(0)), timeout_s=silence_s)
+        for count in range(20):
+            options: Any = {"silence_s": silence_s, "time_left_s": math.inf, "idempotent": False}
+            asking = (
+                passing.relay(b"/", (), b"x") if relays else server.exchange(b"/", Content(b"x"), **options)
+            )
+            call = asyncio.create_task(asking)
+            await asyncio.sleep(1.0)
+            assert len(calls) == count + 1
+            await turns(count)
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError, NoAnswerInTime, TimedOut):
+                await call
+        await turns()
+        assert len([end for end in network.ends if end.is_client and end.lost_at is None]) <= bool(answer)
+        await passing.close()
+        await server.close()
+
+    loop.hosts["10.0.0.1"] = connect
+    run(main(), loop_factory=lambda: loop)
