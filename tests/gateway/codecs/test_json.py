@@ -34,7 +34,7 @@ def test_what_is_not_one_value_is_refused(body: bytes) -> None:
 
 def test_nesting_without_end_is_refused() -> None:
     """A body of nothing but brackets gets 400 and affects no other request."""
-    with pytest.raises(BadRequest, match=r"the body is not valid JSON: .*recursion"):
+    with pytest.raises(BadRequest, match="the body is not valid JSON: "):
         CODEC.decode(b"[" * 60_000)
 
 

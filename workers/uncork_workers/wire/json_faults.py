@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
+TOO_DEEP = "it is nested too deeply"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _FIRST, _SECOND = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 # An escape of half a pair without the other half. An even number of backslashes before it are characters.
@@ -15,6 +16,8 @@ _HALF = re.compile(
 
 def json_fault(text: bytes, error: Exception) -> str:
     """Return why a text is not valid JSON; ``error`` is the parser's, which explains most faults itself."""
+    if isinstance(error, RecursionError):
+        return TOO_DEEP
     if not text.strip():
         return "it is empty"
     if text.startswith(codecs.BOM_UTF8):

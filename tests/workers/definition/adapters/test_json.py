@@ -45,7 +45,7 @@ def test_a_neighbor_that_is_not_finite_changes_no_value(value: object) -> None:
         (b"1],[2", "trailing characters"),
         (b'"\xff"', "can't decode byte 0xff|Invalid UTF-8"),
         (b"1e999", "out of range"),
-        pytest.param(DEEP, "recursion", id="deep"),
+        pytest.param(DEEP, "nested too deeply", id="deep"),
     ],
 )
 def test_what_is_not_json_is_invalid_input(body: bytes, reason: str) -> None:

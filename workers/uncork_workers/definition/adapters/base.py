@@ -150,7 +150,7 @@ def decode_leniently(decoder: msgspec.json.Decoder[_Decoded], document: bytes) -
         return decoder.decode(document)
     except UNREADABLE as error:
         if not may_be_lenient(document):
-            if type(error) is msgspec.DecodeError:
+            if type(error) in (msgspec.DecodeError, RecursionError):
                 raise msgspec.DecodeError(json_fault(document, error)) from error
             raise
         try:

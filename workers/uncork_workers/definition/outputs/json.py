@@ -9,6 +9,7 @@ import numpy as np
 from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.host import as_host_array
 from uncork_workers.definition.outputs.responses import WrongResult, not_json, wrong_key
+from uncork_workers.wire.json_faults import TOO_DEEP
 from uncork_workers.wire.tensors import BFLOAT16, widened
 
 # Units of NumPy times that tolist() turns into integers, as Python's times end at microseconds.
@@ -32,7 +33,8 @@ def encode_json(results: Sequence[Any], *, places: Sequence[int] | None = None) 
         at, path, reason = _locate_error(results, error)
         name = "a result" if len(results) == 1 else f"result {at if places is None else places[at]}"
         where = f" at {path}" if path else ""
-        raise WrongResult(f"{name}{where} cannot be written as JSON: {reason}") from error
+        why = TOO_DEEP if isinstance(reason, RecursionError) else reason
+        raise WrongResult(f"{name}{where} cannot be written as JSON: {why}") from error
 
 
 def _locate_error(results: Sequence[Any], error: Exception) -> tuple[int, str, Exception]:
