@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from tests.simulation.network import End
-from tests.simulation.requests import NATIVE, OF_MODELS, Ask, Asked, some_ask
+from tests.simulation.requests import NATIVE, Ask, Asked, some_ask
 from tests.simulation.workers import result_of, streamed
 from uncork_workers.wire.schema import ApiDescription
 
@@ -144,11 +144,13 @@ class Client(Caller):
     def _ask(self, number: int) -> Ask:
         schedule, random = self.schedule, self.schedule.draws.random(f"{self.name}.{number}!")
         service, api = target = self._only or schedule.target(random)
-        form = NATIVE if self._only or api.streams or random.random() < 0.4 else random.choice(OF_MODELS)
+        form = NATIVE if self._only or api.streams or random.random() < 0.4 else random.choice(schedule.forms)
         is_raw = api.input["kind"] == "raw"
         many = not (api.streams or self._only or is_raw) and (form is not NATIVE or bool(api.task))
         ask = some_ask(schedule, self, f"{self.name}.{number}", random, target, many=many)
         ask.read = form.read
+        if form is NATIVE and schedule.relays_native:
+            ask.timeout_s = None
         headers, body = form.write(ask.rows, api, random)
         headers |= {"host": "sim", "x-tenant": f"{random.randrange(3)}"}
         if ask.id:
@@ -301,6 +303,7 @@ class Client(Caller):
             return "" if is_right else "another stream"
         if not got.is_complete:
             problem = "half a response"
-            return "" if self.leaves or service.explains(ask, got.status, problem) else problem
+            has_ended = self.leaves or self._half_closes
+            return "" if has_ended or service.explains(ask, got.status, problem) else problem
         is_right = ask.read(got.headers, got.body) == [result_of(model, row) for row in ask.rows]
         return "" if is_right else "another result"

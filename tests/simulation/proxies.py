@@ -12,7 +12,7 @@ from tests.simulation.clients import Client
 from tests.simulation.draws import Draws
 from tests.simulation.model_servers import Call, ModelServer
 from tests.simulation.network import SimulatedLoop
-from tests.simulation.requests import Ask
+from tests.simulation.requests import OF_MODELS, Ask
 from tests.simulation.schedule import Schedule
 from tests.simulation.workers import BAD_ROW, status_of
 from uncork_gateway.proxy import Proxy, ProxySettings
@@ -25,6 +25,9 @@ _LATE_S = 1.0
 
 class ProxySchedule(Schedule):
     """A proxy and its servers; clients ask its models, as a service with an API for each."""
+
+    relays_native = True
+    _bursts = 0.5
 
     def __init__(self, draws: Draws, loop: SimulatedLoop) -> None:
         super().__init__(draws, loop)
@@ -45,8 +48,9 @@ class ProxySchedule(Schedule):
         )
         self._apis = [
             ApiDescription(name=f"a{number}", route=f"/a{number}", input={"kind": kind, **_FORMS[kind]})
-            for number, kind in enumerate(choices.choices([*_FORMS], k=2))
+            for number, kind in enumerate(choices.choices([*_FORMS], k=choices.choice([1, 2])))
         ]
+        self.forms = choices.choice([[form] for form in OF_MODELS] + [OF_MODELS])  # few, to share calls
         self._servers = [ModelServer(self, f"10.0.0.{number}") for number in range(1, 5)]
         loop.hosts = {server.host: server.connect for server in self._servers}
         self._used = choices.choice([1, 1, 2, 3])

@@ -19,7 +19,7 @@ from tests.simulation.clients import Client
 from tests.simulation.draws import Draws
 from tests.simulation.grpc_clients import GrpcClient
 from tests.simulation.network import End, Network, Peer, SimulatedLoop
-from tests.simulation.requests import Asked
+from tests.simulation.requests import OF_MODELS, Asked
 from tests.simulation.running import RunningService
 from tests.simulation.workers import Row
 from uncork_gateway import Gateway, GatewaySettings
@@ -52,8 +52,13 @@ class Schedule(ABC):
         owners: who has asked for a row, by its number, if only one has.
         is_stopping: True once the gateway is shutting down.
         has_failed: True once a worker or the network has failed.
+        forms: the protocols of models that clients speak over HTTP.
+        relays_native: True if native requests pass through; then only the servers keep their timeouts.
     """
 
+    forms = OF_MODELS
+    relays_native = False
+    _bursts = 0.1
     front: Any
     settings: Any
 
@@ -110,7 +115,7 @@ class Schedule(ABC):
 
     async def run(self) -> None:
         await self._start()
-        is_burst = self.draws.happens("burst", 0.1)
+        is_burst = self.draws.happens("burst", self._bursts)
         names = [f"c{number}" for number in range(30 if is_burst else 10)]
         clients = [self._client(name).run(0.5 if is_burst else None) for name in names if self._has(name)]
         await asyncio.gather(*clients, *self._events())
