@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import math
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
 from random import Random
@@ -14,6 +15,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.types import Message
 
 from tests.gateway.backends.model_servers.servers_stage import Slots
 from tests.gateway.running import turns
@@ -122,10 +124,31 @@ class InASecond(asyncio.Protocol):
             asyncio.get_running_loop().call_later(1.0, self._end.write, self._answer)
 
 
-@pytest.mark.parametrize("relays", [False, True])
+async def left_early(passing: PassThrough, leaving: asyncio.Event) -> None:
+    """Relay a request whose client leaves."""
+
+    async def receive() -> Message:
+        await leaving.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: Message) -> None:
+        """Nobody reads it."""
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "raw_path": b"/",
+        "query_string": b"",
+        "headers": [],
+        "path": "/",
+    }
+    await passing(scope, receive, send)
+
+
+@pytest.mark.parametrize("way", ["merged", "relayed", "streamed"])
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"])
 def test_a_call_may_be_cancelled_in_any_turn_of_the_loop(
-    answer: bytes, relays: bool, monkeypatch: pytest.MonkeyPatch
+    answer: bytes, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while its connection is closed, or goes back to the pool: no connection is open without a use."""
     monkeypatch.setattr(httpcore._backends.anyio, "is_socket_readable", lambda socket: socket.end.is_readable)
@@ -141,16 +164,22 @@ def test_a_call_may_be_cancelled_in_any_turn_of_the_loop(
         server.healthy = True
         servers = Servers([server], concurrency=1, timeout_s=silence_s, listener=Slots())
         passing = PassThrough(servers, ListenerContext(pool=BodyPool(0)), timeout_s=silence_s)
-        for count in range(20):
+        for count in range(30):
             options: Any = {"silence_s": silence_s, "time_left_s": math.inf, "idempotent": False}
-            asking = (
-                passing.relay(b"/", (), b"x") if relays else server.exchange(b"/", Content(b"x"), **options)
-            )
+            leaving = asyncio.Event()
+            asking: Coroutine[Any, Any, object]
+            match way:
+                case "merged":
+                    asking = server.exchange(b"/", Content(b"x"), **options)
+                case "relayed":
+                    asking = passing.relay(b"/", (), b"x")
+                case _:
+                    asking = left_early(passing, leaving)
             call = asyncio.create_task(asking)
             await asyncio.sleep(1.0)
             assert len(calls) == count + 1
             await turns(count)
-            call.cancel()
+            leaving.set() if way == "streamed" else call.cancel()
             with contextlib.suppress(asyncio.CancelledError, NoAnswerInTime, TimedOut):
                 await call
         await turns()
