@@ -305,5 +305,10 @@ class Client(Caller):
             problem = "half a response"
             has_ended = self.leaves or self._half_closes
             return "" if has_ended or service.explains(ask, got.status, problem) else problem
-        is_right = ask.read(got.headers, got.body) == [result_of(model, row) for row in ask.rows]
+        try:
+            results = ask.read(got.headers, got.body)
+        except (ValueError, LookupError, TypeError):
+            problem = "an unreadable response"
+            return "" if service.explains(ask, got.status, problem) else problem
+        is_right = results == [result_of(model, row) for row in ask.rows]
         return "" if is_right else "another result"

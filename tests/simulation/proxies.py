@@ -87,6 +87,7 @@ class ProxySchedule(Schedule):
             (status, "with the requests of several clients"): self.has_failed or may_be_of_others,
             (status, "busy"): self.has_failed,
             (200, "half a response"): self.has_failed,
+            (200, "an unreadable response"): self.has_failed,
             (502, ""): self.has_failed,
             (503, "cannot complete within the latency goal"): True,
             (503, "the queue of this API is full"): self.settings.max_queue_rows < 1000 or self._has_changed,
