@@ -71,10 +71,11 @@ def rows_of(batch: Batch, bodies: Sequence[bytes]) -> list[list[Row]]:
 
 def _row_of_raw(body: bytes) -> Row:
     try:
-        row: Row = json.loads(body)
-    except ValueError:  # a body for other code, which would have rejected it
-        return {"n": 0, "g": "", "status": 400}
-    return row
+        row = json.loads(body)
+    except ValueError:
+        row = None
+    # What is no row is a body for other code.
+    return row if isinstance(row, dict) else {"n": 0, "g": "", "status": 400}
 
 
 def result_of(model: str, row: Row) -> str:
