@@ -11,7 +11,7 @@ from typing import Any, cast
 from tests.loops import until
 from uncork_workers.wire.forms import RowsForm
 from uncork_workers.wire.frames import Frame, FrameDecoder, encode_frame
-from uncork_workers.wire.messages import Batch, Goodbye, Hello, Message, Ready, Reply, TakeFile
+from uncork_workers.wire.messages import Batch, Goodbye, Hello, Message, Ping, Pong, Ready, Reply, TakeFile
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 
 
@@ -62,6 +62,9 @@ class FakeWorker:
 
     async def batch(self) -> tuple[Batch, bytes]:
         message, payload = await self.frame()
+        while isinstance(message, Ping):  # after ten seconds, on a slow machine
+            self.send(Pong())
+            message, payload = await self.frame()
         assert isinstance(message, Batch)
         return message, payload
 
