@@ -19,7 +19,7 @@ _QUESTIONS = 10
 _PRESENT = frozenset({200, 503, 504})
 _GONE = frozenset({404})
 # New workers may be killed before they are ready.
-_ATTEMPTS = 5
+_ATTEMPTS = 20
 _TURN_S = 60.0
 _busy = asyncio.Lock()
 
