@@ -174,13 +174,15 @@ class RunningService:
         """
         if not self.options.worker_count.most:
             return
-        ready = asyncio.create_task(self.served.batching.ready.wait())
         described = self.served.events.described
+        ready = asyncio.create_task(self.served.batching.ready.wait())
         try:
-            awaited: set[asyncio.Future[Any]] = {ready, self._first_exit}
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            if described.done() and (error := described.exception()) is not None:
-                raise ReplacementFailed(str(error))
+            # What cannot be served is described, but never ready.
+            for awaited in (described, ready):
+                either: set[asyncio.Future[Any]] = {awaited, self._first_exit}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if described.done() and (error := described.exception()) is not None:
+                    raise ReplacementFailed(str(error))
             if not ready.done():
                 raise ReplacementFailed(self.served.view.not_ready_reason)
         finally:
