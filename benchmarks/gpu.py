@@ -207,9 +207,7 @@ PARTS: Mapping[str, tuple[Part, float]] = {
 def main(
     cpu: Annotated[bool, typer.Option("--cpu", help="Rehearse on the CPU, with small models.")] = False,
     parts: Annotated[str, typer.Option(help="Parts to run.")] = ",".join(PARTS),
-    within_s: Annotated[
-        float, typer.Option(help="Time limit in seconds. On the CPU, it is six times as long.")
-    ] = 460,
+    within_s: Annotated[float, typer.Option(help="Time limit in seconds; on the CPU, six times that.")] = 460,
 ) -> None:
     """Print the table."""
     chosen, scale = choose(parts, [*PARTS], what="part"), REHEARSAL if cpu else ON_GPU

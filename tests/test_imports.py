@@ -96,6 +96,7 @@ LAYERS = {
         "plural",
         "cores",
         "memory",
+        "terminal_logs",
         "wire",
         "definition",
         "process",

@@ -62,7 +62,7 @@ class Call:
 
     @property
     def has_left(self) -> bool:
-        """True if the gateway has known for some time that nobody waits for the response."""
+        """True if the gateway has had time to learn that the client has left."""
         at = self.cancelled_at
         return self.client.has_left or (at is not None and at < self.client.schedule.loop.now())
 

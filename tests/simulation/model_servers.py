@@ -210,7 +210,7 @@ class Connection:
 
 
 def _read(target: str, headers: dict[str, str], body: bytes) -> Call:
-    """Return what a request asks.
+    """Return the model, the rows and the form of a request.
 
     Raises:
         ValueError, KeyError, TypeError, struct.error: if it is malformed.

@@ -100,7 +100,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def target(self, choices: random.Random) -> tuple[Asked, ApiDescription]:
-        """Return what a request asks."""
+        """Return the service and the API that a request is for."""
 
     def row(self, owner: Owner, choices: random.Random, *, repeats: bool) -> Row:
         """Return a new row, or one that others ask for too."""

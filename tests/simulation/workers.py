@@ -74,7 +74,7 @@ def _row_of_raw(body: bytes) -> Row:
         row = json.loads(body)
     except ValueError:
         row = None
-    # What is no row is a body for other code.
+    # Clients may send a body that is meant for other code.
     return row if isinstance(row, dict) else {"n": 0, "g": "", "status": 400}
 
 

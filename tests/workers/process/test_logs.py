@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.process.terminal_logs import is_watched
+from uncork_workers.terminal_logs import is_watched
 
 
 def console(environment: dict[str, str], *, terminal: bool = True) -> Console:

@@ -13,7 +13,7 @@ from rich.text import Text
 from uncork.server.running.server import RunningServer
 from uncork_dispatcher.wording import plural
 from uncork_gateway.backends.worker_failures import WorkerStartup
-from uncork_workers.process.terminal_logs import is_watched
+from uncork_workers.terminal_logs import is_watched
 
 log = logging.getLogger("uncork.gateway")
 

@@ -177,7 +177,7 @@ class RunningService:
         described = self.served.events.described
         ready = asyncio.create_task(self.served.batching.ready.wait())
         try:
-            # What cannot be served is described, but never ready.
+            # A worker that cannot be served describes itself, but is never ready.
             for awaited in (described, ready):
                 either: set[asyncio.Future[Any]] = {awaited, self._first_exit}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -50,8 +50,8 @@ def _terminal_handler(console: Console | None) -> logging.Handler | None:
     """Return a handler that writes in colour; None if nobody watches."""
     if console is None and not (sys.stderr.isatty() or _FORCES_COLOUR & os.environ.keys()):
         return None
-    # Rich takes as long to import as all else in a worker but numpy.
-    from uncork_workers.process.terminal_logs import terminal_handler
+    # Importing rich would take a third of the start of a worker.
+    from uncork_workers.terminal_logs import terminal_handler
 
     return terminal_handler(console)
 
