@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.workers.run_batch import Outlet, batch_of, run_batch
@@ -12,6 +14,7 @@ from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
 from uncork_workers.process.recorded_metrics import RecordedMetrics
+from uncork_workers.wire.frames import FrameDecoder, encode_frame
 from uncork_workers.wire.messages import Reply
 
 
@@ -82,6 +85,27 @@ def test_what_is_refused_is_not_recorded() -> None:
 
     assert not metrics.counts
     assert not metrics.observed
+
+
+def test_numbers_and_texts_may_be_of_any_type() -> None:
+    """As long as they are numbers and texts: what NumPy and others derive from them is sent like them."""
+    metrics = RecordedMetrics()
+    for amount in (np.float64(2), np.float32(2), np.int64(2), Fraction(2)):
+        metrics.count("tokens", amount, {"kind": np.str_("a")})  # type: ignore[arg-type]
+        metrics.observe("sizes", amount)  # type: ignore[arg-type]
+    for wrong in ("\ud800", b"a", None):
+        with pytest.raises(ValueError, match="takes a str of at most"):
+            metrics.count("tokens", 1, {"kind": wrong})  # type: ignore[dict-item]
+    for number in (np.bool_(True), True, "1", 1j, None):
+        with pytest.raises(ValueError, match="takes a number from"):
+            metrics.observe("sizes", number)  # type: ignore[arg-type]
+
+    reply, _ = run_batch(Counting(), "predict", b"1")
+    [frame] = FrameDecoder().feed(encode_frame(metrics.added_to(reply)))
+
+    assert isinstance(frame.message, Reply)
+    assert frame.message.counts == [("tokens", {"kind": "a"}, 8.0)]
+    assert frame.message.observed == {"sizes": [2.0] * 4}
 
 
 def test_a_batch_records_a_bounded_number() -> None:

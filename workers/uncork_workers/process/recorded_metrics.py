@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from numbers import Real
 from typing import NoReturn
 
 import msgspec
@@ -41,7 +42,7 @@ class RecordedMetrics(msgspec.Struct):
         Raises:
             ValueError: if the name, the amount or a label is not accepted.
         """
-        _check(name, amount, least=0)
+        amount = _checked(name, amount, least=0)
         if len(labels) > MOST_LABELS:
             _wrong(name, f"may have at most {MOST_LABELS} labels, got {len(labels)}")
         for label, value in labels.items():
@@ -51,7 +52,7 @@ class RecordedMetrics(msgspec.Struct):
                     f"has the label {label!r}; use lower-case letters, digits and _, and not "
                     f"{', '.join(_TAKEN)}",
                 )
-            if not isinstance(value, str) or len(value) > LONGEST_LABEL:
+            if not isinstance(value, str) or len(value) > LONGEST_LABEL or not _is_encodable(value):
                 _wrong(
                     name, f"takes a str of at most {LONGEST_LABEL} characters for {label!r}, got {value!r}"
                 )
@@ -69,7 +70,7 @@ class RecordedMetrics(msgspec.Struct):
         Raises:
             ValueError: if the name or the value is not accepted.
         """
-        _check(name, value, least=-_LARGEST)
+        value = _checked(name, value, least=-_LARGEST)
         if any(counted == name for counted, _ in self.counts):
             _wrong(name, "is counted; observe another name")
         if self._values < _MOST_VALUES:
@@ -107,15 +108,26 @@ class RecordedMetrics(msgspec.Struct):
         self.dropped, self._values = state.dropped, state._values
 
 
-def _check(name: object, value: object, *, least: float) -> None:
+def _checked(name: object, value: object, *, least: float) -> float:
+    """Return a value, of any type of numbers, as a float."""
     if not isinstance(name, str) or not _METRIC_NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         raise ValueError(
             f"the name of a metric must be at most {LONGEST_NAME} lower-case letters, digits and _, begin "
             f"with a letter, and not end in _total, _count, _sum, _bucket or _created, got {name!r}"
         )
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not least <= value <= _LARGEST:  # type: ignore[operator]
         _wrong(name, f"takes a number from {least:g} to {_LARGEST:g}, got {value!r}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _is_encodable(text: str) -> bool:
+    """Return whether UTF-8 can encode a text: not half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _wrong(name: str, fault: str) -> NoReturn:
