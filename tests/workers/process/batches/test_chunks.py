@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.run_batch import run_batch
-from uncork_workers.definition.adapters import DataFrame, Json, NdArray
+from uncork_workers.definition.adapters import DataFrame, Json, NdArray, Request, RequestBatch
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.batches.chunks import CallSizes
+from uncork_workers.process.batches.chunks import CallSizes, filled
 from uncork_workers.wire.schema import ApiSettings
 from uncork_workers.wire.values import DefinitionError
 
@@ -44,6 +44,21 @@ class Compiled(Service):
         assert list(frame.index) == list(range(len(frame)))
         self.seen.append(frame["a"].astype(int).tolist())
         return frame
+
+
+class Changing(Service):
+    @api(input=Json(), allowed_batch_sizes=[8])
+    def predict(self, items: list[Any]) -> list[Any]:
+        for item in items:
+            item["n"].append(0)
+        return [item.pop("n") for item in items]
+
+
+class Locked:
+    """A row that cannot be copied."""
+
+    def __deepcopy__(self, memo: object) -> Any:
+        raise TypeError("locked")
 
 
 def run(
@@ -79,6 +94,25 @@ def test_lists_and_tables_are_filled_up_too() -> None:
 
     assert seen == [[1, 2, 2, 2]]
     assert answers == [{"a": 1.0}, {"a": 2.0}]
+
+
+def test_the_index_of_each_table_counts_from_0() -> None:
+    """Which the handler checks; columns that it adds are aligned by it."""
+    seen, statuses, _ = run("frames", [{"a": number} for number in range(4)], sizes=(1, 3))
+
+    assert (seen, statuses) == ([[0, 1, 2], [3]], [200] * 4)
+
+
+def test_copies_are_rows_of_their_own() -> None:
+    """The handler may change its rows; and requests stay requests."""
+    reply, answers = run_batch(Changing(), "predict", *[b'{"n":[1]}'] * 3, allowed_batch_sizes=(8,))
+    assert (reply.statuses, answers) == ([200] * 3, [b"[1,0]"] * 3)
+
+    for rows in ([Locked()], RequestBatch([Request(body=b'{"n":1}')])):
+        copies = filled(rows, 3)
+        assert (len(copies), type(copies)) == (3, type(rows))
+    assert copies.payloads == [{"n": 1}] * 3
+    assert copies.payloads[1] is not copies.payloads[2]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,18 @@
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
+from uncork_workers.definition.adapters.requests import RequestBatch
 from uncork_workers.definition.outputs.encoding import Array, Encoded
 from uncork_workers.wire.costs import Extent, cut
+
+T = TypeVar("T")
 
 
 def by_request(costs: Sequence[float], rows: Sequence[int]) -> list[Sequence[float]]:
@@ -91,15 +95,31 @@ def padded_length(length: float, allowed: Sequence[float]) -> float:
     return next((one for one in allowed if one >= length), allowed[-1] if allowed else length)
 
 
-def with_copies(rows: Any, size: int) -> Any:
-    """Repeat the last row until there are ``size`` rows."""
+def part_of(rows: Any, start: int, end: int) -> Any:
+    """Return some rows of a batch; the index of a table counts from 0."""
+    part = rows[start:end]
+    return part.reset_index(drop=True) if start and hasattr(part, "iloc") else part
+
+
+def filled(rows: Any, size: int) -> Any:
+    """Repeat the last row until there are ``size`` rows. The handler may change the rows, each on its own."""
     missing = size - len(rows)
     last = rows[len(rows) - 1 :]
     if isinstance(rows, np.ndarray):
         return np.concatenate([rows, np.repeat(last, missing, axis=0)])
     if hasattr(rows, "iloc"):
         return rows.take([*range(len(rows)), *[len(rows) - 1] * missing]).reset_index(drop=True)
-    return [*rows, *[last[0]] * missing]
+    try:
+        copies = [deepcopy(last[0]) for _ in range(missing)]
+    except Exception:  # of an adapter of the service's own
+        copies = [last[0]] * missing
+    all_rows = [*rows, *copies]
+    return RequestBatch(all_rows) if isinstance(rows, RequestBatch) else all_rows
+
+
+def with_copies(values: Sequence[T], size: int) -> Sequence[T]:
+    """Repeat the last value until there are ``size`` values."""
+    return [*values, *[values[-1]] * (size - len(values))]
 
 
 def without_copies(encoded: Encoded | Array, rows: int) -> Encoded | Array:
