@@ -1,15 +1,22 @@
 """Text models in Python: what handlers return, stages, and definitions."""
 
+import json
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.workers.definition.outputs.test_host import Tensor, torch
 from uncork import Service
 from uncork.openai import embeddings, rerank
 from uncork.testing import client
-from uncork_workers.definition.outputs.responses import WrongResult
+from uncork_workers.definition.outputs.responses import Rejected, WrongResult
+from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.warmup import examples_of, warm_up
 from uncork_workers.wire.values import DefinitionError
+
+__all__ = ["torch"]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +53,48 @@ def test_numbers_of_tokens_may_be_of_any_type(tokens: Any) -> None:
         assert made.post("/v1/embeddings", json={"input": "a"}).json()["usage"]["total_tokens"] == int(
             tokens[0]
         )
+
+
+def test_tensors_of_bfloat16_and_on_a_device() -> None:
+    """Also after a text that was rejected."""
+    vectors: list[Any] = []
+
+    class Short(Service):
+        @embeddings()
+        def embed(self, inputs: Any) -> Any:
+            """Return the vectors of the test."""
+            return vectors.pop(), Tensor([1] * len(inputs), "bfloat16")
+
+        @rerank()
+        def rerank(self, pairs: Any) -> Any:
+            """Return one rejection, and scores."""
+            return [Rejected(400, "no"), *[Tensor(0.5, "bfloat16")] * (len(pairs) - 1)]
+
+    with client(Short) as made:
+        for found in (Tensor([[3, 4]], "bfloat16"), [Tensor([3, 4], "bfloat16")]):
+            vectors.append(found)
+            assert made.post("/embed", json={"inputs": ["a"]}).json() == [pytest.approx([0.6, 0.8])]
+        vectors.append([Rejected(400, "no"), Tensor([3, 4])])
+        replies = made.post_all("/embed", json=[{"inputs": ["a"]}, {"inputs": ["b"]}])
+        assert [reply.status_code for reply in replies] == [400, 200]
+        assert replies[1].json() == [pytest.approx([0.6, 0.8])]
+        bodies = [{"query": "q", "texts": [text]} for text in ("a", "b")]
+        first, second = made.post_all("/rerank", json=bodies)
+        assert (first.status_code, second.json()[0]["score"]) == (400, 0.5)
+
+
+def test_the_metadata_has_the_outputs_of_each_row() -> None:
+    class Warm(Service):
+        @embeddings()
+        def embed(self, inputs: list[Any]) -> Any:
+            """Return vectors of one value."""
+            return [[2.0]] * len(inputs), [3] * len(inputs)
+
+    with closing(Executor(Warm())) as executor:
+        ended = warm_up(executor, examples_of(Warm, []), seconds=60, on_size=lambda api, rows: None)
+    result = ended["embed"].result
+    assert result is not None
+    assert json.loads(result.body) == {"embedding": [1.0], "tokens": 3}
 
 
 @pytest.mark.parametrize(

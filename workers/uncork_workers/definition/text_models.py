@@ -10,11 +10,13 @@ import numpy as np
 from msgspec import Meta
 
 from uncork_workers.definition.adapters import Json
-from uncork_workers.definition.outputs.host import on_host
+from uncork_workers.definition.outputs.arrays import as_numpy
+from uncork_workers.definition.outputs.host import as_host_array, on_host
 from uncork_workers.definition.outputs.responses import Rejected, WrongResult
 from uncork_workers.definition.service import Convert, api, set_task
 from uncork_workers.plural import plural
 from uncork_workers.wire.schema import Task
+from uncork_workers.wire.tensors import BFLOAT16, widened
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -133,7 +135,7 @@ def _embedding(vector: Any, parameters: Mapping[str, Any]) -> np.ndarray[Any, An
     except msgspec.ValidationError as error:
         # From a client of another protocol: the API's own routes check bodies before.
         return Rejected(400, f"the request parameters are not valid: {error}")
-    values = np.asarray(vector, np.float32)
+    values = np.asarray(_numbers(vector), np.float32)
     if values.ndim != 1:
         raise WrongResult(f"a vector must have one axis, got an array of shape {values.shape}")
     if not np.isfinite(values).all():
@@ -158,15 +160,23 @@ def _as_scores(scores: Any, parameters: Sequence[Mapping[str, Any]]) -> list[Any
     return [score if isinstance(score, Rejected) else _finite(score) for score in found]
 
 
+def _numbers(value: Any) -> Any:
+    """Return an array of any library, or an element of one, as numbers that NumPy can convert."""
+    array = as_host_array(value)
+    array = as_numpy(value if array is None else array)
+    is_short = isinstance(array, np.ndarray | np.generic) and array.dtype == BFLOAT16
+    return widened(array["BF16"]) if is_short else array
+
+
 def _finite(score: Any) -> float:
-    number = float(score)
+    number = float(_numbers(score))
     if not math.isfinite(number):
         raise WrongResult(f"a score must be finite, got {number}")
     return number
 
 
 def _whole(count: Any) -> int:
-    number = float(count)
+    number = float(_numbers(count))
     if not number.is_integer():
         raise WrongResult(f"a number of tokens must be whole, got {number}")
     return int(number)

@@ -19,7 +19,9 @@ from uncork_workers.definition.outputs.split import SplitResults, join_chunks, s
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.chunks import (
     CallSizes,
+    filled,
     padded_size,
+    part_of,
     with_copies,
     without_copies,
 )
@@ -49,7 +51,7 @@ class HandlerCalls:
         sizes: how the size of a call is counted.
         ends: when requests begin no further call; infinity: never.
         chunks: (cost, seconds) of each successful call.
-        returned: what the last call returned.
+        returned: the results of the last call.
     """
 
     ends = math.inf
@@ -127,7 +129,7 @@ class HandlerCalls:
         if len(self.sizes.cut(total, costs, limit=self._batch.limit_rows, fits=self.limit.most)) != 1:
             return None
         size = self._begin(requests, 0, total, costs)
-        return merged if size == total else with_copies(merged, size)
+        return merged if size == total else filled(merged, size)
 
     def ended(self, seconds: float) -> None:
         """Learn that the call worked whose context :meth:`begin` has set."""
@@ -144,7 +146,7 @@ class HandlerCalls:
         try:
             count = sum(requests.rows)
             size = padded_size(count, self._batch.allowed_batch_sizes)
-            encoded = self._encode(returned, size, count, raw=requests.raw)
+            encoded = self._encode(self._converted(returned), size, count, raw=requests.raw)
             return split_results(encoded, requests.rows, requests.raw)
         except BaseException as error:
             name_handler(error, self._api.methods)
@@ -168,7 +170,8 @@ class HandlerCalls:
                 self.look()
                 self.stop_if_cancelled()
             end = done + count
-            chunk = self._chunk(requests, merged[done:end], done, costs[done:end], count, cost)
+            rows = part_of(merged, done, end)
+            chunk = self._chunk(requests, rows, done, costs[done:end], count, cost)
             # The next call of the handler may reuse the same arrays.
             encoded_chunks.append(chunk.copied())
             done = end
@@ -189,8 +192,9 @@ class HandlerCalls:
         began = time.perf_counter()
         self.returned = None  # the memory of the last call's results is free for this one
         size = self._begin(requests, start, count, costs)
-        self.returned = self._handler(rows if size == count else with_copies(rows, size))
+        self.returned = self._handler(rows if size == count else filled(rows, size))
         self.stop_if_cancelled()
+        self.returned = self._converted(self.returned)
         encoded = self._encode(self.returned, size, count, raw=requests.raw)
         self._ended(cost, time.perf_counter() - began)
         return encoded
@@ -240,12 +244,14 @@ class HandlerCalls:
             self.limit.worked(self.sizes.of(*self._called))
         self.chunks.append((cost, seconds))
 
+    def _converted(self, returned: object) -> object:
+        """Return the results that a handler means; see :func:`uncork_workers.definition.service.set_task`."""
+        return returned if self._api.convert is None else self._api.convert(returned, context().parameters)
+
     def _encode(
         self, results: object, expected: int, count: int, *, raw: Sequence[Wanted]
     ) -> Encoded | Array:
         """Encode the results of a call, without those of copies."""
-        if self._api.convert is not None:
-            results = self._api.convert(results, context().parameters)
         encoded: Encoded | Array | None = None
         if self._adapter.answers_each:
             encoded = encode_each(results, expected=expected)
