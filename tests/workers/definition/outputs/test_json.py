@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -107,3 +108,12 @@ class Opaque:
 def test_the_place_of_a_result_counts_all_that_were_returned() -> None:
     with pytest.raises(WrongResult, match=r"^result 3 cannot"):
         encode([b"x", 1, Rejected(404, "none"), Opaque()], expected=4)
+
+
+def test_raw_json_may_have_line_breaks() -> None:
+    """Each result stays its own; a Raw is written as it is, unless it has line breaks."""
+    raw = msgspec.Raw(b'{\n"b": [1,\r\n2]\n}')
+
+    assert encoded([{"a": raw}, 2, [raw]], 3) == [{"a": {"b": [1, 2]}}, 2, [{"b": [1, 2]}]]
+    assert not any(b"\n" in text for text in encode([raw, 1], expected=2).rows)
+    assert encode([msgspec.Raw(b"1.0e0")], expected=1).rows == [b"1.0e0"]

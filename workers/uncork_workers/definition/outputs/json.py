@@ -28,7 +28,10 @@ def encode_json(results: Sequence[Any], *, places: Sequence[int] | None = None) 
         WrongResult: if a result cannot be written; the message has its position and the path inside it.
     """
     try:
-        return _encoder.encode_lines(results).split(b"\n")[: len(results)]
+        lines = _encoder.encode_lines(results).split(b"\n")[:-1]
+        if len(lines) > len(results):  # a msgspec.Raw is written as it is, with its line breaks
+            lines = [msgspec.json.format(_encoder.encode(result), indent=-1) for result in results]
+        return lines
     except UNWRITABLE as error:
         at, path, reason = _locate_error(results, error)
         name = "a result" if len(results) == 1 else f"result {at if places is None else places[at]}"
