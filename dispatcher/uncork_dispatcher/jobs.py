@@ -70,12 +70,19 @@ class Submission(msgspec.Struct, Generic[P, R], eq=False):
 def results_fault(results: Any, expected: int) -> Exception | None:
     """Return an error unless ``results`` is a collection with one result for each expected item."""
     is_list = isinstance(results, list)  # asking for the abstract types takes several times as long
-    if not is_list and (not isinstance(results, Collection) or isinstance(results, Mapping | Set)):
+    if not is_list and not _is_sequence(results):
         return TypeError(
             f"the batch function returned {type(results).__name__} {results!r:.80}; "
             "it must return a list or an array with one result per item, in order"
         )
     return None if len(results) == expected else WrongResultCount(expected, len(results))
+
+
+def _is_sequence(results: object) -> bool:
+    """Return whether these can be results in order; a table is a collection of the names of its columns."""
+    if not isinstance(results, Collection) or isinstance(results, Mapping | Set | str | bytes | bytearray):
+        return False
+    return not hasattr(type(results), "columns")
 
 
 class BatchResult(NamedTuple, Generic[R]):

@@ -45,6 +45,8 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[[Any, list[A]], Results[R]], /) -> Batched[[A], R]: ...
     @overload
     def __call__(self, function: Callable[[Any, list[A], list[B]], Results[R]], /) -> Batched[[A, B], R]: ...
+    @overload
+    def __call__(self, function: classmethod[Any, ..., Results[R]], /) -> Batched[..., R]: ...
     @overload  # for mypy, any function may have a default; this one has not
     def __call__(  # type: ignore[overload-cannot-match]
         self, function: Callable[..., Results[R]], /
@@ -141,7 +143,9 @@ def batched(
         idempotent=idempotent,
     )
 
-    def decorate(function: Callable[..., Any]) -> Batched[..., Any]:
+    def decorate(given: Callable[..., Any] | classmethod[Any, ..., Any]) -> Batched[..., Any]:
+        of_class = isinstance(given, classmethod)
+        function = given.__func__ if isinstance(given, classmethod) else given
         _check_function(function)
         name = name_of(function)
         description = ApiDescription(
@@ -167,6 +171,7 @@ def batched(
             rules,
             label=f"{getattr(function, '__module__', None) or '__main__'}.{name}",
             is_async=_is_async(function),
+            of_class=of_class,
             concurrency=concurrency,
             cost=cost,
             group_by=group_by,
@@ -187,7 +192,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _check_function(function: object) -> None:
-    if isinstance(function, staticmethod | classmethod | property):
+    if isinstance(function, staticmethod | property):
         raise TypeError(f"write @{type(function).__name__} above @batched(), not below")
     if not callable(function):
         raise TypeError(f"@batched must decorate a function, got {function!r}")

@@ -101,6 +101,7 @@ class Definition:
         rules: for the dispatcher, under the function's name.
         label: the name of the function in metrics, with its module.
         is_async: False for a plain function, which runs in threads.
+        of_class: True for a class method.
         concurrency: how many batches may run at once.
         cost, group_by, class_of: functions of the arguments of a call, if given.
         class_names: the names of both classes, the default first; None with one class.
@@ -111,6 +112,7 @@ class Definition:
     rules: ApiRules
     label: str
     is_async: bool
+    of_class: bool
     concurrency: int
     cost: Callable[..., SupportsFloat] | None
     group_by: Callable[..., Hashable] | None

@@ -50,6 +50,8 @@ class Batched(Generic[P, R]):
         return self._own
 
     def __get__(self, instance: object, owner: type | None = None) -> Batched[P, R]:
+        if self._definition.of_class:
+            instance = owner
         if instance is None or self._instance is not None:
             return self
         return Batched(self._definition, instance=instance, queues=self._instances.of(instance))
@@ -67,11 +69,28 @@ class Batched(Generic[P, R]):
         if not args or args[0] is None:
             name = self._definition.rules.name
             raise TypeError(f"{name}() is a method and was called without its instance")
-        return self.__get__(args[0])
+        return self.__get__(args[0], args[0])
+
+    def _with_instance(self) -> Queues:
+        """Return the queues of this function.
+
+        Raises:
+            TypeError: for a method without its instance, because each instance has its own.
+        """
+        if self._queues.parameters.takes_instance:
+            raise TypeError(
+                f"{self._definition.rules.name} is a method, and this is about one instance: write "
+                "INSTANCE.METHOD; for a class method, write @batched() above @classmethod"
+            )
+        return self._queues
 
     def stats(self) -> BatchedStats:
-        """Return what is queued and running, and what has been learned."""
-        return self._queues.stats()
+        """Return what is queued and running, and what has been learned.
+
+        Raises:
+            TypeError: for a method without its instance.
+        """
+        return self._with_instance().stats()
 
     async def warm_up(self, *, seconds: float = WARM_UP_S) -> None:
         """Run batches of the example, ``warmup``: the first callers then find a warm model and an estimate.
@@ -82,9 +101,10 @@ class Batched(Generic[P, R]):
 
         Raises:
             DefinitionError: without ``warmup``.
+            TypeError: for a method without its instance.
             Exception: of the function.
         """
-        definition, queues = self._definition, self._queues
+        definition, queues = self._definition, self._with_instance()
         if definition.warmup is None:
             raise DefinitionError(
                 f"@batched: {definition.rules.name} has no example to warm up with; set warmup"

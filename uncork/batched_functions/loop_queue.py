@@ -7,9 +7,11 @@ import inspect
 import itertools
 import logging
 import math
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -263,13 +265,16 @@ class Threads:
     """Run the calls of a plain function, of all event loops, each in one of ``count`` threads."""
 
     def __init__(self, name: str, count: int) -> None:
-        self._executor = ThreadPoolExecutor(count, thread_name_prefix=name)
+        self._new = partial(ThreadPoolExecutor, count, thread_name_prefix=name)
+        self._executor, self._process = self._new(), os.getpid()
 
     async def run(self, call: Callable[[], Any]) -> Any:
         """Run a call and return its result, or raise its exception.
 
         A call that has begun cannot be stopped: if the task is cancelled, this ends when the call does.
         """
+        if self._process != os.getpid():  # a forked process has no threads
+            self._executor, self._process = self._new(), os.getpid()
         outcome: list[Any] = []
         submitted = self._executor.submit(_run, call, outcome)
         ended = asyncio.wrap_future(submitted)

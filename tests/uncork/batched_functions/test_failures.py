@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.uncork.batched_functions.failing import Item, kept_of_failed, without_collector
@@ -29,7 +30,10 @@ async def test_a_wrong_number_of_results_is_the_error_of_the_item_alone(surplus:
     assert isinstance(ends[1], WrongResultCount)
 
 
-@pytest.mark.parametrize("returned", [None, iter([1, 2]), {1: 1, 2: 2}, {1, 2}])
+@pytest.mark.parametrize(
+    "returned",
+    [None, iter([1, 2]), {1: 1, 2: 2}, {1, 2}, "ab", b"ab", pd.DataFrame({"a": [1, 2], "b": [1, 2]})],
+)
 async def test_a_function_that_returns_no_list_leaves_nobody_waiting(returned: Any) -> None:
     """A forgotten ``return`` is the commonest case; the next call is executed."""
 

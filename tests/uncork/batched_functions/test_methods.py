@@ -78,10 +78,32 @@ class Kinds:
     async def of_class(cls, items: list[int]) -> list[str]:
         return [f"{cls.__name__}{item}" for item in items]
 
+    @batched(warmup=1)
+    @classmethod
+    async def below(cls, items: list[int]) -> list[str]:
+        return [f"{cls.__name__}{item}" for item in items]
+
+
+class SubKinds(Kinds):
+    pass
+
 
 async def test_static_and_class_methods() -> None:
     assert await Kinds.static(1) == await Kinds().static(1) == 2
     assert await Kinds.of_class(1) == await Kinds().of_class(1) == "Kinds1"
+    assert await Kinds.below(1) == await Kinds().below(1) == "Kinds1"
+    assert await SubKinds.below(1) == "SubKinds1"
+    assert pickle.loads(pickle.dumps(Kinds.below)).stats().batches == 2
+    await SubKinds.below.warm_up()
+    assert (Kinds.below.stats().batches, SubKinds.below.stats().batches) == (2, 1)
+
+
+async def test_each_instance_has_its_own_statistics() -> None:
+    for method in (Model.embed, Kinds.__dict__["of_class"].__func__):
+        with pytest.raises(TypeError, match=r"write INSTANCE.METHOD; for a class method, write @batched"):
+            method.stats()
+        with pytest.raises(TypeError, match="is a method, and this is about one instance"):
+            await method.warm_up()
 
 
 @dataclass

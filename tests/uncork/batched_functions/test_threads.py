@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -283,3 +284,19 @@ async def test_no_part_runs_for_callers_who_have_left() -> None:
     assert gate.lists == [[0, 1, 2, 3]]
     with pytest.raises(ValueError, match="bad"):
         await fail(5)
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    @batched()
+    def double(items: list[int]) -> list[int]:
+        return [2 * item for item in items]
+
+    assert asyncio.run(double(1)) == 2
+    child = os.fork()
+    if not child:  # pragma: no cover  # the child has no coverage
+        try:
+            os._exit(asyncio.run(double(2)))
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 4
