@@ -232,3 +232,12 @@ def test_what_the_block_raises_passes() -> None:
     for error in (ValueError, KeyboardInterrupt):
         with pytest.raises(error), client(Digits):
             raise error
+
+
+def test_errors_of_the_handler_are_raised_without_logs(
+    digits: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after dictConfig(), which disables the loggers that exist."""
+    monkeypatch.setattr(logging.getLogger("uncork.worker"), "disabled", True)
+    with pytest.raises(KeyError, match="the culprit"):
+        digits.post("/echo", json="raise")
