@@ -17,6 +17,7 @@ from tests.workers.conftest import project
 from tests.workers.definition.models.serving import run, served
 from tests.workers.definition.models.test_transformers import CLASSIFIER, ENCODER, needs_torch, save, write
 from uncork.cli.app import app
+from uncork_workers.definition.adapters import DataFrame
 
 __all__ = ["project"]
 
@@ -41,6 +42,11 @@ def check_same(model: str, *rows: object, name: str, file: str = "written.py") -
         settings = definition.description.settings
         sizes = settings.allowed_batch_sizes
         assert written[api].description.settings == settings
+        if isinstance(definition.adapter, DataFrame):
+            assert (written[api].adapter.schema(), written[api].sample) == (
+                definition.adapter.schema(),
+                definition.sample,
+            )
         expected = run(model, *rows, api=api, trust_pickle=True, allowed_batch_sizes=sizes)
         assert run(f"{file}:{name}", *rows, api=api, allowed_batch_sizes=sizes) == expected
 
@@ -83,6 +89,9 @@ def test_boosters(project: Path) -> None:
     lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 2).save_model("l.txt")
     rows = [{"n": 1, "kind": one} for one in ("y", "x", "z")]
     check_same("l.txt", *rows, name="L", file="l_service.py")
+    table["kind"] = pd.Categorical(["1", "2"] * 20)
+    lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 2).save_model("digits.txt")
+    check_same("digits.txt", {"n": 1, "kind": "2"}, name="Digits", file="digits_service.py")
 
 
 @needs_torch

@@ -87,6 +87,11 @@ class DataFrame(Adapter):
         self._dtypes = {} if dtypes is None else _checked_dtypes(dtypes, self._columns)
         self._texts = {name: "str" for name, dtype in self._dtypes.items() if dtype.kind == "U"}
 
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The dtypes of columns, as they can be given."""
+        return {name: "str" if dtype.kind == "U" else dtype.name for name, dtype in self._dtypes.items()}
+
     def describe(self) -> dict[str, Any]:
         """Return kind and columns."""
         return {"kind": self.kind, "columns": self._columns}

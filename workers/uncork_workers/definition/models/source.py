@@ -5,9 +5,12 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any, NamedTuple
 
+import msgspec
+
+from uncork_workers.definition.adapters import DataFrame
 from uncork_workers.definition.models.targets import is_model_folder
 from uncork_workers.definition.models.transformers import MOST_BYTES, pooling_of
-from uncork_workers.definition.service import Service, find_apis
+from uncork_workers.definition.service import ApiDefinition, Service, find_apis
 from uncork_workers.definition.text_models import EXAMPLE
 from uncork_workers.wire.schema import ApiDescription
 
@@ -29,8 +32,9 @@ class _Parts(NamedTuple):
 def source_of(target: str, service: type[Service], *, folder: Path) -> str:
     """Return the text of a Python file in ``folder`` that serves a model as ``service`` does."""
     path = Path(target).absolute()
-    apis = [api.description for api in find_apis(service)]
-    imports, text, constant = _input(apis[0])
+    first, *_ = definitions = find_apis(service)
+    apis = [api.description for api in definitions]
+    imports, text, constant = _input(first)
     parts = _parts(path, service, apis)
     in_folder = path.is_relative_to(folder)
     place = (
@@ -60,22 +64,31 @@ def source_of(target: str, service: type[Service], *, folder: Path) -> str:
     return "\n".join([*lines, ""])
 
 
-def _input(api: ApiDescription) -> tuple[list[str], list[str], list[str]]:
-    """Return the imports of decorator and adapter, the adapter as an argument, and constants."""
+def _input(definition: ApiDefinition) -> tuple[list[str], list[str], list[str]]:
+    """Return the imports of decorator and adapter, arguments for all APIs, and constants."""
+    api = definition.description
     if api.task:
         return ["from uncork import Service", f"from uncork.openai import {api.task}"], [], []
     constants: list[str] = []
+    more: list[str] = []
     adapter, text = "Json", ""
     match api.input:
         case {"kind": "ndarray", "dtype": dtype, "shape": shape}:
             adapter, text = "NdArray", f"dtype={dtype!r}, shape={tuple(shape)!r}"
         case {"kind": "dataframe", "columns": columns}:
+            assert isinstance(definition.adapter, DataFrame)
             adapter, text = "DataFrame", "columns=COLUMNS"
             constants = [_constant("COLUMNS", columns)]
+            if dtypes := definition.adapter.dtypes:
+                text = f"{text}, dtypes=DTYPES"
+                constants.append(_constant("DTYPES", dtypes))
+            if definition.sample is not None:
+                more = ["warmup=EXAMPLE"]
+                constants.append(_constant("EXAMPLE", msgspec.json.decode(definition.sample.body)))
         case {"kind": "text"}:
             adapter = "Text"
     imports = ["from uncork import Service, api", f"from uncork.adapters import {adapter}"]
-    return imports, [f"input={adapter}({text})"], constants
+    return imports, [f"input={adapter}({text})", *more], constants
 
 
 def _constant(name: str, value: Any) -> str:
