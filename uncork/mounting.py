@@ -15,7 +15,7 @@ import typer
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Router
+from starlette.routing import BaseRoute, Mount, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from uncork.config.errors import WrongUsage
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from uncork_gateway.front_end import FrontEnd
 
 _METHODS = ["GET", "HEAD", "POST", "OPTIONS"]
+_REST = "/{path:path}"
 _SCRIPTS = ("__main__", "__mp_main__")
 _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "True or False"),
@@ -102,13 +103,21 @@ def mount(
 
     Raises:
         TypeError: if ``app`` or ``service`` is something else, or an option does not exist.
-        ValueError: if the service cannot be imported by other processes, or a value is not accepted.
+        ValueError: if the service cannot be imported by other processes, a value is not accepted, or another
+            service has the requests below ``prefix``.
     """
     if not isinstance(app, Starlette | Router):
         raise TypeError(f"mount() takes a Starlette or FastAPI application, got {app!r}")
     if not prefix.startswith("/") or prefix.endswith("/"):
         raise ValueError(
             f"mount(): prefix must begin with / and not end in it, such as /models; got {prefix!r}"
+        )
+    router = app.router if isinstance(app, Starlette) else app
+    taken = getattr(router, "prefix", "") + prefix  # of a FastAPI router
+    others = [str(vars(one)["path"]).removesuffix(_REST) for one in router.routes if _is_service(one)]
+    if any(f"{taken}/".startswith(f"{other}/") for other in others):
+        raise ValueError(
+            f"mount(): another service has the requests below {prefix}; give each a prefix, such as /other"
         )
     target = service if isinstance(service, str) else _target_of(service)
     try:
@@ -119,7 +128,6 @@ def mount(
     except WrongUsage as error:
         raise ValueError(f"mount(): {error}") from None
     mounted = _Mounted(checked, admin=admin)
-    router = app.router if isinstance(app, Starlette) else app
     _start_with(router, mounted)
     add_api_route = getattr(router, "add_api_route", None)
     if add_api_route is None:
@@ -127,7 +135,14 @@ def mount(
     else:
         # FastAPI applies dependencies only to routes of this kind.
         options_of_route = {"methods": _METHODS, "include_in_schema": False, "response_model": None}
-        add_api_route(f"{prefix}/{{path:path}}", mounted.endpoint, **options_of_route)
+        add_api_route(prefix + _REST, mounted.endpoint, **options_of_route)
+
+
+def _is_service(route: BaseRoute) -> bool:
+    """Return whether a route leads to a mounted service."""
+    method = getattr(route, "endpoint", None)
+    apps = getattr(route, "app", None), getattr(method, "__self__", None)
+    return any(isinstance(one, _Mounted) for one in apps)
 
 
 def _target_of(service: object) -> str:

@@ -86,6 +86,19 @@ def test_wrong_arguments_are_refused() -> None:
     check_texts(Path(__file__).parent / "mounting.txt", "".join(said))
 
 
+@pytest.mark.parametrize("make", [FastAPI, Starlette, Router, APIRouter])
+def test_each_service_needs_a_prefix_of_its_own(make: type[Application]) -> None:
+    """An application's own routes are its own affair: they may take other methods than POST."""
+    app = make()
+    if isinstance(app, FastAPI):
+        app.get("/{path:path}")(lambda path: path)
+    mount(app, Probe)
+    for prefix in ("/models", "/models/other"):
+        with pytest.raises(ValueError, match=f"another service has the requests below {prefix}"):
+            mount(app, Probe, prefix=prefix)
+    mount(app, Probe, prefix="/models2")
+
+
 def test_a_class_of_the_script_that_runs_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "here.py"
     script.write_text(
