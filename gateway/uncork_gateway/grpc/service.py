@@ -26,6 +26,7 @@ from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.services.tensorflow import tensorflow_methods
 from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, streaming_models_of
 from uncork_gateway.pages.models.tensors import row_inputs
+from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.versions import Candidate, ServiceName, VersionChoice
@@ -148,13 +149,14 @@ class GrpcService:
         *,
         source: ModelSource,
         batching: Batching,
+        limits: Limits,
     ) -> dict[str, ServedModel]:
         """Return the gRPC models of a service that will be served, given its HTTP models.
 
         Raises:
             ValueError: if no codec exists for a model's input.
         """
-        streaming = streaming_models_of(name.name, service, source, version=name.version)
+        streaming = streaming_models_of(name.name, service, source, version=name.version, limits=limits)
         return {each: _served(model, batching) for each, model in {**models, **streaming}.items()}
 
     def put_in_force(self, served: Mapping[str, Sequence[tuple[Candidate, ServedModel]]]) -> None:

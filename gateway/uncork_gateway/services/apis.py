@@ -133,7 +133,14 @@ class Apis:
         grpc = self._catalogue.grpc
         over_grpc: Mapping[str, ServedModel] = {}
         if grpc is not None:
-            over_grpc = grpc.prepare(name, effective, models, source=self._source, batching=self._batching)
+            over_grpc = grpc.prepare(
+                name,
+                effective,
+                models,
+                source=self._source,
+                batching=self._batching,
+                limits=settings.limits,
+            )
         offer = Offer(
             name=name,
             candidate=Candidate(

@@ -17,6 +17,7 @@ from uncork_gateway.errors import BodyTooLarge
 from uncork_gateway.grpc.infer_stream import StreamedRequest
 from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.statuses import Code
+from uncork_gateway.protocols.limits import Limits
 from uncork_workers.wire.messages import AnswerHead, Batch, Cancel, Piece
 
 WANTS_FINAL = {"triton_enable_empty_final_response": {"bool_param": True}}
@@ -170,6 +171,17 @@ async def test_a_streamed_answer_may_have_the_status_of_an_error(tmp_path: Path)
         assert StreamResponse.FromString(await stream.next()).error_message == "not now"
         assert isinstance(await stage.worker.next(), Cancel)
         assert stage.counted(409, api="tell") == 1
+
+
+async def test_the_limits_of_a_request_are_those_of_the_gateway(tmp_path: Path) -> None:
+    """Of an API that streams, and of others."""
+    async with calls(tmp_path, TWO_APIS, limits=Limits(rows=10, values=1)) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        for model in ("fake.tell", "fake.predict"):
+            call.message_received(numbers(1, 2, model=model))
+            refusal = StreamResponse.FromString(await stream.next()).error_message
+            assert "at most 1 value" in refusal
+        call.cancelled()
 
 
 async def test_answers_that_wait_for_an_earlier_one_pause_the_stream(tmp_path: Path) -> None:

@@ -115,7 +115,12 @@ def models_of(
 
 
 def streaming_models_of(
-    name: str, service: ServiceDescription, source: ModelSource = NO_SOURCE, *, version: str = FIRST
+    name: str,
+    service: ServiceDescription,
+    source: ModelSource = NO_SOURCE,
+    *,
+    version: str = FIRST,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> dict[str, Model]:
     """Return the streaming APIs of a service version as models, which only gRPC can express.
 
@@ -123,7 +128,7 @@ def streaming_models_of(
     """
     apis = [api for api in service.apis if api.streams]
     models = {
-        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs(), source, version)
+        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs(), source, version, limits)
         for api in apis
     }
     if apis and len(service.apis) == 1:
