@@ -33,8 +33,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("uncork.gateway")
 
 _MOST_FAILING = 4
-# Of Triton, and of TensorFlow Serving with batching. Both check the number before they run anything.
-_ACCEPTED_ROWS = re.compile(r"batch-size must be <= (\d+)|larger than maximum input batch size (\d+)")
+# Of Triton, and of TensorFlow Serving with batching. Both check the number before they run anything. Behind
+# the start of an error, servers may quote a client's values, and a client must not limit the calls of others.
+_ACCEPTED_ROWS = re.compile(
+    r'(?:\s*\{\s*"error"\s*:\s*")?'
+    r"(?:(?:\[request id: [^]]*\] )?inference request batch-size must be <= (\d+) for "
+    r"|Task size \d+ is larger than maximum input batch size (\d+))"
+)
 _LONGEST_TEXT = 1000
 # Statuses that a server may answer because of a single request in the call.
 _MAYBE_ONE = (400, 413, 422, 500)
@@ -51,7 +56,7 @@ def accepted_rows(refusal: ServerResponse) -> int | None:
     """Return the most rows that the server accepts in a call, if it says so in a refusal; else None."""
     call = refusal.call
     text = refusal.body[:_LONGEST_TEXT].decode("latin-1") if call is None else call.text
-    found = _ACCEPTED_ROWS.search(text)
+    found = _ACCEPTED_ROWS.match(text)
     return int(found[found.lastindex or 0]) if found else None
 
 
@@ -224,11 +229,12 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         most_rows = accepted_rows(answers)
         if most_rows is not None and len(all_sent) > 1:
             # The server has run nothing, so this repeats nothing.
-            self._limited(batch.api, most_rows)
             extents = [Extent(int(request.rows)) for request in batch.requests]
             parts = cut(extents, lambda call: call.rows <= most_rows)
             search = ask_or_bisect if self._servers.idempotent else _ask_only
             results = [result for part in parts for result in await search(part, ask)]
+            if any(isinstance(result, Part) for result in results):
+                self._limited(batch.api, most_rows)
         elif self._servers.idempotent:
             results = await bisect(whole, answers, ask)
         return BatchResult(results, "failed")

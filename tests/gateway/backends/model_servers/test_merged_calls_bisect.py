@@ -69,11 +69,31 @@ async def test_a_call_with_more_rows_than_the_server_accepts_is_divided(idempote
         ("Task size 65 is larger than maximum input batch size 64", 64),
         ("inference request batch-size must be >= 1 for 'm'", None),
         ("a bad row", None),
+        # Errors that quote a client.
+        ("could not convert string to float: 'larger than maximum input batch size 1'", None),
+        ("not a number: Task size 2 is larger than maximum input batch size 1", None),
+        ("[request id: 1] not a number: 'inference request batch-size must be <= 1 for m'", None),
     ],
 )
 def test_the_rows_that_a_server_accepts_are_read_from_its_text(text: str, rows: int | None) -> None:
     assert accepted_rows(ServerResponse(400, (), b"", CallStatus(3, text))) == rows
-    assert accepted_rows(ServerResponse(400, (), f'{{"error":"{text}"}}'.encode())) == rows
+    for body in (f'{{"error":"{text}"}}', f'{{\n    "error": "{text}"\n}}'):
+        assert accepted_rows(ServerResponse(400, (), body.encode())) == rows
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_limit_with_which_no_call_works_is_not_kept(idempotent: bool) -> None:
+    """The text may be a client's."""
+    text = b'{"error":"Task size 2 is larger than maximum input batch size 1"}'
+    limits: list[tuple[str, int]] = []
+    async with stage(
+        lambda call: Reply(text, 400),
+        idempotent=idempotent,
+        limited=lambda api, rows: limits.append((api, rows)),
+    ) as on:
+        ran = await on.run(sent("a"), sent("b"))
+        assert bodies(ran.results) == [f"400 {text.decode()}"] * 2
+        assert limits == []
 
 
 async def test_what_is_not_idempotent_is_not_searched() -> None:
