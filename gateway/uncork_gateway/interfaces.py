@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from uncork_gateway.errors import GatewayError
+from uncork_gateway.errors import GatewayError, no_room
 from uncork_gateway.headers import Header
 from uncork_gateway.telemetry.access_log import AccessLog
 
@@ -24,7 +25,7 @@ _BODIES_OF_LARGEST_SIZE = 4
 
 @dataclass(slots=True)
 class BodyPool:
-    """The memory of incomplete request bodies, over all connections of a listener."""
+    """The memory of request bodies that are incomplete or not queued, over all connections of a listener."""
 
     max_bytes: int
     used_bytes: int = 0
@@ -32,6 +33,21 @@ class BodyPool:
     @property
     def is_full(self) -> bool:
         return self.used_bytes > self.max_bytes
+
+    @contextlib.contextmanager
+    def holding(self, size_bytes: int) -> Iterator[None]:
+        """Count a complete body, or message, that is not queued, until the block ends.
+
+        Raises:
+            Unavailable: if the pool is full and the body is not small.
+        """
+        if self.is_full and size_bytes > SMALL_BODY_BYTES:
+            raise no_room()
+        self.used_bytes += size_bytes
+        try:
+            yield
+        finally:
+            self.used_bytes -= size_bytes
 
     @classmethod
     def for_bodies(cls, max_body_bytes: int) -> BodyPool:

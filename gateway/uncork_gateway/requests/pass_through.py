@@ -109,9 +109,10 @@ class PassThrough:
         """Relay a POST request whose body is complete; return the complete response.
 
         Raises:
-            GatewayError: if the server did not respond.
+            GatewayError: if the server did not respond, or too many large bodies are being relayed.
         """
-        return await closing_in_order(self._relayed(target, headers, body))
+        with self._listener.pool.holding(len(body)):
+            return await closing_in_order(self._relayed(target, headers, body))
 
     async def _relayed(self, target: bytes, headers: Sequence[Header], body: bytes) -> ServerResponse:
         reply = await self._send("POST", target, headers, body)

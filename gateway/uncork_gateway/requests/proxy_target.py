@@ -105,7 +105,8 @@ class RequestParts(Parts[Sent, CallResult]):
             RequestShed: if one of the first parts was shed at once.
         """
         _, at_once = self._dispatcher.parts_in_turn(self._api, rows=self.rows)
-        size_bytes = sum([part.size_bytes for part in self._parts])
+        # The whole body is kept, in case the replies cannot be joined.
+        size_bytes = self._whole.request.size_bytes
         self._submit(self._submissions(at_once), at_once=at_once, rows=self.rows, size_bytes=size_bytes)
 
     def _submissions(self, at_once: int) -> Iterator[Submission[Sent, CallResult]]:

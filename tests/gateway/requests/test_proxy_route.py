@@ -280,6 +280,24 @@ async def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() 
         assert sizes(model) == [1, 1, 1]
 
 
+async def test_a_cut_request_counts_with_its_whole_body() -> None:
+    """It is kept until the last part is answered, and may have more than rows."""
+    body = rows_body(1, 2, 3, junk="x" * 60_000)
+    async with merging(max_batch_rows=2, concurrency=1, max_queue_bytes=100_000) as (on, model):
+        model.gate.clear()
+        first = on.ask(body)
+        await model.called(1)
+        queued = on.ask(rows_body(4))
+        await turns(20)
+        refused = on.ask(body)
+        await turns(20)
+        model.gate.set()
+
+        assert error(await refused.reply(), 503) == "overloaded: the queue of this API is full"
+        assert predictions(await first.reply()) == [2, 4, 6]
+        assert predictions(await queued.reply()) == [8]
+
+
 # Neighbours
 
 

@@ -216,6 +216,31 @@ async def test_a_caller_who_leaves_a_relayed_request_has_it_hung_up() -> None:
         assert caller.received == b""
 
 
+async def test_large_bodies_that_are_relayed_are_bounded_together() -> None:
+    """They would wait for a slow server without limit. Small ones are always accepted."""
+    encoded, body = (b"content-encoding", b"br"), b"x" * 100_000
+
+    async with merging(lambda call: Answer(b"{}")) as (on, model):
+        pool = on.proxy.front_end.listener.pool
+        pool.max_bytes = 150_000
+        model.gate.clear()
+        asking = [on.ask(each, V1, encoded) for each in (body, body, body, b"x")]
+        await model.called(3)
+        assert pool.used_bytes == 200_001
+        model.gate.set()
+        replies = await on.replies(asking)
+        assert [reply.status for reply in replies] == [200, 200, 503, 200]
+        assert error(replies[2], 503) == "overloaded: too many large bodies are being received"
+        assert pool.used_bytes == 0
+
+        model.gate.clear()
+        leaver = on.ask(body, V1, encoded)
+        await model.called(4)
+        leaver.leave()
+        while pool.used_bytes:
+            await turns(1)
+
+
 async def test_a_request_that_expires_while_it_is_queued_is_504() -> None:
     """It is never sent."""
     async with merging() as (on, model):

@@ -61,24 +61,20 @@ class GrpcPassThrough:
         Raises:
             GatewayError: if the server did not respond, or too many large messages are being relayed.
         """
-        server, content, pool = self._server(), Content(message, metadata), self._listener.pool
-        if pool.is_full and len(message) > SMALL_BODY_BYTES:
-            raise no_room()
-        pool.used_bytes += len(message)
+        server, content = self._server(), Content(message, metadata)
         try:
-            return await server.exchange(
-                path,
-                content,
-                silence_s=self._timeout_s,
-                time_left_s=time_left_s,
-                idempotent=self._servers.idempotent,
-            )
+            with self._listener.pool.holding(len(message)):
+                return await server.exchange(
+                    path,
+                    content,
+                    silence_s=self._timeout_s,
+                    time_left_s=time_left_s,
+                    idempotent=self._servers.idempotent,
+                )
         except NoAnswerInTime as error:
             raise TimedOut(f"the server did not respond before the timeout: {error}") from error
         except ConnectionLost as error:
             raise BadGateway(f"the server did not respond: {error}") from error
-        finally:
-            pool.used_bytes -= len(message)
 
     async def close(self) -> None:
         """End all calls, before the connections to the servers close."""
