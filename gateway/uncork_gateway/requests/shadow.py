@@ -66,7 +66,7 @@ class ShadowTally(Collector):
 
 
 class Shadow:
-    """Copies the requests of an API to the same API of another version.
+    """Copies the requests of an API to the same API of another version, which has the same contract.
 
     Copies have their own queue, workers and limits, so they never delay or displace real requests.
     """
@@ -76,12 +76,9 @@ class Shadow:
         api: str,
         dispatcher: AsyncDispatcher[Marshalled, HandlerResult],
         tally: ShadowTally,
-        *,
-        contract: int,
     ) -> None:
         self._api = api
         self._dispatcher = dispatcher
-        self._contract = contract
         self._outcomes = tally.outcomes[api]
         self._duration = tally.duration[api]
         self._loop = asyncio.get_running_loop()
@@ -102,7 +99,7 @@ class Shadow:
 
         copy = Callbacks(answered, comparison.copy_ended)
         try:
-            own = replace(payload, contract=self._contract, span=None)
+            own = replace(payload, span=None)
             submit(self._dispatcher, submission_of(copy, self._api, own, bulk=bulk))
         except RequestShed as error:
             copy.failed(error)

@@ -94,6 +94,7 @@ class Catalogue:
         self.offers: dict[str, Offer] = {}
         self.models: ModelVersions = {}
         self.grpc: GrpcService | None = None
+        self._unlike: set[tuple[str, str, str]] = set()
 
     def check(self, names: Collection[str], offer: Offer) -> None:
         """Check that an offer does not conflict with those of other services, except ``names``.
@@ -141,7 +142,8 @@ class Catalogue:
             self.grpc.put_in_force(_by_version((offer.candidate, offer.over_grpc) for offer in offers))
 
     def _set_shadows(self) -> None:
-        """Copy the requests to each API to the versions that are shadows."""
+        """Copy the requests to each API to the versions that are shadows; log which cannot read them."""
+        unlike: set[tuple[str, str, str]] = set()
         for offer in self.offers.values():
             shadows = [
                 one
@@ -150,31 +152,34 @@ class Catalogue:
             ]
             targets: list[ApiTarget] = [*offer.routes.values()]
             targets += [route for each in offer.over_grpc.values() for route in (each.infer, each.predict)]
-            of_apis = {api.name: [*_shadows_of(api, shadows)] for api in offer.service.apis}
+            of_apis = {api.name: [*_shadows_of(api, shadows, unlike)] for api in offer.service.apis}
             for target in targets:
                 target.shadows = of_apis[target.api]
+        for version in sorted(unlike - self._unlike):
+            log.warning(
+                "version %s of %s gets no copies of requests to %s: its input, cost, group_by, headers, task "
+                "or media types differ",
+                *version,
+            )
+        self._unlike = unlike
 
 
-def _shadows_of(api: ApiDescription, offers: Sequence[Offer]) -> Iterator[Shadow]:
-    """Yield the copiers for an API's requests; none for streams, or versions that cannot read them."""
+def _shadows_of(
+    api: ApiDescription, offers: Sequence[Offer], unlike: set[tuple[str, str, str]]
+) -> Iterator[Shadow]:
+    """Yield the copiers for an API's requests; none for streams, or versions that cannot read them.
+
+    Add the latter to ``unlike``: version, service and API.
+    """
     for offer in offers:
         targets = {target.api: target for target in offer.own.values()}
         for other in offer.service.apis:
             if other.name != api.name or api.streams or other.streams:
                 continue
-            if _reads_like(other, api):
-                target = targets[api.name]
-                yield Shadow(target.api, target.dispatcher, offer.shadow, contract=target.contract)
+            if (other.contract, other.settings.cost) == (api.contract, api.settings.cost):
+                yield Shadow(api.name, targets[api.name].dispatcher, offer.shadow)
             else:
-                log.warning(
-                    "version %s of %s gets no copies of requests to %s: its input, cost or group_by differs",
-                    *(offer.name.version, offer.name.name, api.name),
-                )
-
-
-def _reads_like(one: ApiDescription, other: ApiDescription) -> bool:
-    """Return True if two APIs read requests in the same way."""
-    return (one.input, one.settings.cost, one.group_by) == (other.input, other.settings.cost, other.group_by)
+                unlike.add((offer.name.version, offer.name.name, api.name))
 
 
 def _by_version(

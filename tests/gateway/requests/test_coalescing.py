@@ -423,7 +423,7 @@ async def test_no_more_join_than_may_be_queued(limits: dict[str, Any]) -> None:
 async def test_a_shadow_gets_one_copy() -> None:
     on, copy = Coalesced(), Stage()
     shadows = ShadowTally()
-    on.stage.route.shadows = [Shadow("echo", copy.dispatcher, shadows, contract=2)]
+    on.stage.route.shadows = [Shadow("echo", copy.dispatcher, shadows)]
     await asyncio.gather(*[on.stage.reply(b"[1]") for _ in range(3)])
     await turns()
     assert (copy.runner.batches, shadows.total()) == ([[b"[1]"]], {"agreed": 1})

@@ -29,7 +29,7 @@ class Pair:
         self.real = Stage()
         self.copy = Stage(rules=rules) if rules is not None else Stage()
         self.tally = ShadowTally()
-        self.real.route.shadows = [Shadow("echo", self.copy.dispatcher, self.tally, contract=2)]
+        self.real.route.shadows = [Shadow("echo", self.copy.dispatcher, self.tally)]
 
     async def ask(self, body: bytes = b"[1]") -> int:
         """Return the status of a request, after its copy has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -18,7 +19,7 @@ from tests.gateway.stage import detail
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.services.served_service import ServedService
 from uncork_workers.wire.messages import Batch
-from uncork_workers.wire.schema import ApiDescription, ServiceDescription
+from uncork_workers.wire.schema import CSV, JSON, ApiDescription, ApiSettings, ServiceDescription
 
 
 class Two:
@@ -266,30 +267,39 @@ async def test_a_model_that_may_still_come_is_unavailable_to_grpc_clients(tmp_pa
         assert await stream.end() == Code.NOT_FOUND
 
 
-@pytest.mark.parametrize("shadow_groups", ["g", None, ("g",)])
-async def test_a_shadow_that_groups_alike_gets_each_part(
-    tmp_path: Path, shadow_groups: str | tuple[str, ...] | None, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    "differing",
+    [
+        {},
+        {"group_by": None},
+        {"group_by": ("g",)},
+        {"headers": ("x-tenant",)},
+        {"offers": (CSV, JSON)},
+        {"settings": ApiSettings(cost="bytes")},
+    ],
+)
+async def test_a_shadow_with_the_same_contract_gets_each_part(
+    tmp_path: Path, differing: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that does not gets no copies: it would merge rows that it must keep apart.
+    """One that groups or reads requests otherwise gets no copies, and the log says so once."""
 
-    Its handler may read other headers.
-    """
-
-    def grouping(group_by: str | tuple[str, ...] | None, *headers: str) -> ServiceDescription:
-        return service(msgspec.structs.replace(json_api(), group_by=group_by, headers=headers))
+    def grouping(**differing: Any) -> ServiceDescription:
+        return service(msgspec.structs.replace(json_api(), **{"group_by": "g", **differing}))
 
     async with gateway(tmp_path, name="a") as on:
         shadow = await on.add("a@2", own_routes=False, shadow=True)
-        real = await on.worker(serves=grouping("g"))
-        copies = await on.worker(of=shadow, serves=grouping(shadow_groups, "x-tenant"))
+        real = await on.worker(serves=grouping())
+        copies = await on.worker(of=shadow, serves=grouping(**differing))
+        await on.worker(of=await on.add("b", own_routes=False))
         asking = on.post("/v1/models/a/versions/1:predict", {"instances": [{"g": "x"}, {"g": "y"}]})
         for name in (b'"x"', b'"y"'):
             batch, payload = await real.batch()
             assert batch.group == name
             real.answer(batch, [payload])
         assert (await asking).json() == {"predictions": [{"g": "x"}, {"g": "y"}]}
-        if shadow_groups != "g":
-            assert "its input, cost or group_by differs" in caplog.text
+        if differing:
+            assert caplog.text.count("version 2 of a gets no copies of requests to echo") == 1
+            assert shadow.batching.shadow.total() == {}
             return
         for name in (b'"x"', b'"y"'):
             batch, payload = await copies.batch()
