@@ -3,7 +3,7 @@
 import sys
 from abc import abstractmethod
 
-from uncork_gateway.errors import CLIENT_GONE, GatewayError
+from uncork_gateway.errors import CLIENT_GONE, GatewayError, RefusalReason
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
 from uncork_gateway.headers import TRACE, printable
@@ -24,7 +24,7 @@ class AnsweredCall(AnsweredRequest):
         self._stream = stream
         self._head = head
 
-    def _count(self, status: int, *, is_refusal: bool = False, code: Code = Code.OK) -> None:
+    def _count(self, status: int, *, refusal: RefusalReason | None = None, code: Code = Code.OK) -> None:
         code = Code.CANCELLED if status == CLIENT_GONE else code
         self._grpc_status = code.name
         if self._span is not None:
@@ -33,7 +33,7 @@ class AnsweredCall(AnsweredRequest):
             self._span.set_attribute("rpc.service", service)
             self._span.set_attribute("rpc.method", method)
             self._span.set_attribute("rpc.grpc.status_code", int(code))
-        super()._count(status, is_refusal=is_refusal)
+        super()._count(status, refusal=refusal)
 
 
 class UnaryRequest(AnsweredCall):
@@ -69,4 +69,4 @@ class UnaryRequest(AnsweredCall):
         self._is_answered = True
         code = code_of(failure)
         self._stream.finish(code, str(failure), trailers_of(failure))
-        self._count(failure.status, is_refusal=failure.reason is not None, code=code)
+        self._count(failure.status, refusal=failure.reason, code=code)

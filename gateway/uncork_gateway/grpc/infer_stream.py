@@ -183,8 +183,7 @@ class StreamedRequest(ApiCall):
         if failure is None:
             self._count(HTTPStatus.OK)
         else:
-            is_refusal = failure.reason is not None
-            self._count(failure.status, is_refusal=is_refusal, code=code_of(failure))
+            self._count(failure.status, refusal=failure.reason, code=code_of(failure))
         self._call.done(self)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher import DispatchError, RequestResult
-from uncork_gateway.errors import CLIENT_GONE, GatewayError, from_dispatcher, unexpected
+from uncork_gateway.errors import CLIENT_GONE, GatewayError, RefusalReason, from_dispatcher, unexpected
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Observers
 from uncork_gateway.telemetry.metrics import ApiTally, Transport
@@ -109,11 +109,11 @@ class AnsweredRequest(ABC):
             error = from_dispatcher(error, executor=self.executor, timeout=self.timeout_header)
         return error if isinstance(error, GatewayError) else unexpected(error)
 
-    def _count(self, status: int, *, is_refusal: bool = False) -> None:
+    def _count(self, status: int, *, refusal: RefusalReason | None = None) -> None:
         seconds = time.perf_counter() - self._arrived
         tally, answer, access_log = self._tally, self._answer, self._observers.access_log
         if tally is not None:
-            tally.answered(status, seconds, self._rows, is_refusal=is_refusal, protocol=self.protocol)
+            tally.answered(status, seconds, self._rows, refusal=refusal, protocol=self.protocol)
         if access_log is None and self._span is None:
             return
         batch_id = "" if answer is None else self._batch_id(answer.batch.number)

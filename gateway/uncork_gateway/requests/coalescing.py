@@ -112,10 +112,8 @@ class Computation:
         if not self._requests:
             self._coalescing.close(self)
             cancel(self._coalescing.dispatcher, self._submitted)
-        tally = self._coalescing.tally_of(self.first.asked.bulk)
         error = RequestExpired("the client's time passed while the request ran")
         for request in expired:
-            tally.sheds["client_deadline"] += 1
             notify("a waiter", request.waiter.failed, error)
         return self.expires_at
 
@@ -130,18 +128,15 @@ class Computation:
 
     def failed(self, error: Exception) -> None:
         """Pass the error on. If only the first client's time has passed, the others run without it."""
-        reason = error.reason if isinstance(error, RequestShed) else None
+        is_late = isinstance(error, RequestShed) and error.reason == "client_deadline"
         # The dispatcher's clock may be ahead of this one for an instant.
         now = max(self._coalescing.clock(), self.expires_at)
         for request, tally in self._take():
-            if reason == "client_deadline" and request.expires_at > now:
+            if is_late and request.expires_at > now:
                 self._begin_again(request)
                 continue
             notify("a waiter", request.waiter.failed, error)
-            if request is not self.first:
-                tally.coalesced += 1
-                if reason is not None:
-                    tally.sheds[reason] += 1
+            tally.coalesced += request is not self.first
 
     def _begin_again(self, request: CoalescedRequest) -> None:
         try:

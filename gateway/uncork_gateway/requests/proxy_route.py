@@ -16,7 +16,7 @@ from uncork_gateway.backends.model_servers.merged_calls import CallResult, Sent,
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS
 from uncork_gateway.dialects.base import JSON
-from uncork_gateway.errors import GatewayError
+from uncork_gateway.errors import GatewayError, RefusalReason
 from uncork_gateway.headers import JSON_LENGTH, Header, header_lines, origin_form, path_of, with_request_id
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import RowsWire, error_body
@@ -187,10 +187,10 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
         self._reply(status, lines, body)
         self._withdraw()
 
-    def _reply(self, status: int, head: bytes, body: bytes, *, is_refusal: bool = False) -> None:
+    def _reply(self, status: int, head: bytes, body: bytes, *, refusal: RefusalReason | None = None) -> None:
         if 200 <= status < 300:
             self._route.merging.models.add(self._route.model)
-        super()._reply(status, head, body, is_refusal=is_refusal)
+        super()._reply(status, head, body, refusal=refusal)
 
     def _without_cors(self, headers: tuple[Header, ...]) -> tuple[Header, ...]:
         """Return a server's headers, without its own allowed origins if the proxy adds its."""

@@ -8,7 +8,7 @@ from mypy_extensions import mypyc_attr
 
 from uncork_gateway.connection.decompression import STEPS_AT_ONCE, Inflating
 from uncork_gateway.connection.pieces import Pieces
-from uncork_gateway.errors import TIMEOUT_HEADER, BodyTooLarge, GatewayError, no_room
+from uncork_gateway.errors import TIMEOUT_HEADER, BodyTooLarge, GatewayError, RefusalReason, no_room
 from uncork_gateway.headers import header_lines
 from uncork_gateway.interfaces import SMALL_BODY_BYTES, Connection
 from uncork_gateway.requests.answered_request import AnsweredRequest
@@ -143,12 +143,12 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
             self.keep_alive = False  # The rest of the body is not read.
         content_type, body = self._route.error(failure, self.request_id)
         head = header_lines(failure.headers()) + content_type
-        self._reply(failure.status, head, body, is_refusal=failure.reason is not None)
+        self._reply(failure.status, head, body, refusal=failure.reason)
 
-    def _reply(self, status: int, head: bytes, body: bytes, *, is_refusal: bool = False) -> None:
+    def _reply(self, status: int, head: bytes, body: bytes, *, refusal: RefusalReason | None = None) -> None:
         self._is_answered = True
         self._connection.reply(self, status, head, body)
-        self._count(status, is_refusal=is_refusal)
+        self._count(status, refusal=refusal)
 
     # The body
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from uncork_dispatcher import RequestResult
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.errors import CLIENT_GONE, ClientTimedOut, Refused
+from uncork_gateway.errors import CLIENT_GONE, ClientTimedOut, RefusalReason, Refused
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_route import ApiRequest, ApiRoute
 from uncork_gateway.requests.head import Head
@@ -85,7 +85,7 @@ class StreamRequest(ApiRequest):
         # A client that limits its time expects the end.
         level = logging.INFO if isinstance(failure, ClientTimedOut) else logging.ERROR
         log.log(level, "the stream of batch %s was cut short: %s", self._id, failure)
-        self._cut(failure.status, is_refusal=failure.reason is not None)
+        self._cut(failure.status, refusal=failure.reason)
 
     def _dispatch(self, body: bytes) -> None:
         self._submitted_at = time.perf_counter()
@@ -112,7 +112,7 @@ class StreamRequest(ApiRequest):
     def _opening_lines(self) -> bytes:
         return self._route.batch_headers.opening_lines(self._batch, self._payload.rows, self._queued_s)
 
-    def _cut(self, status: int, *, is_refusal: bool = False) -> None:
+    def _cut(self, status: int, *, refusal: RefusalReason | None = None) -> None:
         """Close the connection in the middle of the response."""
         self._is_answered = True
         transport = self._connection.transport
@@ -120,4 +120,4 @@ class StreamRequest(ApiRequest):
             transport.close()  # After the pieces so far have been sent.
         else:
             transport.abort()  # Without chunks, a normal close would complete the reply.
-        self._count(status, is_refusal=is_refusal)
+        self._count(status, refusal=refusal)

@@ -13,8 +13,9 @@ from mypy_extensions import mypyc_attr
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from uncork_dispatcher import Batch, BatchStatus, Reason, ShedReason
+from uncork_dispatcher import Batch, BatchStatus, Reason
 from uncork_dispatcher.actions import Shed
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.telemetry.distribution import Distribution
 
 Transport = Literal["http", "grpc"]
@@ -84,7 +85,7 @@ class ApiTally:
         self.errors: Counter[int] = Counter()
         self.releases: Counter[Reason] = Counter()
         self.endings: Counter[str] = Counter()
-        self.sheds: Counter[ShedReason] = Counter()
+        self.sheds: Counter[RefusalReason] = Counter()
         self.duration = Distribution(SECONDS_BOUNDS)
         self.queue_wait = Distribution(SECONDS_BOUNDS)
         self.batch_rows = Distribution(_SIZES)
@@ -125,12 +126,13 @@ class ApiTally:
         seconds: float,
         rows: int = 0,
         *,
-        is_refusal: bool = False,
+        refusal: RefusalReason | None = None,
         protocol: Transport = "http",
     ) -> None:
         """Count the response to a request, ``seconds`` after its arrival; 499 if the client had disconnected.
 
-        ``rows`` is 0 if the body was not read. A 5xx counts as an error, unless it ``is_refusal``.
+        ``rows`` is 0 if the body was not read. ``refusal`` is why the gateway refused the request; any other
+        5xx counts as an error.
         """
         self._before_answer()
         self.statuses[status] += 1
@@ -143,7 +145,9 @@ class ApiTally:
             inference.rows += rows
             return
         inference.failed_s += seconds
-        if status >= FIRST_SERVER_ERROR and not is_refusal:
+        if refusal is not None:
+            self.sheds[refusal] += 1
+        elif status >= FIRST_SERVER_ERROR:
             self.errors[status] += 1
 
 
@@ -237,8 +241,7 @@ class Metrics(Collector):
             tally.inference.worked(batch)
 
     def request_shed(self, shed: Shed) -> None:
-        tally = self.bulk(shed.api) if shed.request.bulk else self.api(shed.api)
-        tally.sheds[shed.reason] += 1
+        """Do nothing: the response is counted."""
 
     # The collector
 

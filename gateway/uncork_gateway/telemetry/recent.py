@@ -45,7 +45,8 @@ class Recent(NamedTuple):
     @property
     def client_errors(self) -> int:
         """The number of 4xx responses, including requests whose client disconnected."""
-        return self._answers_between(FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR)
+        statuses = self.counts.statuses.items()
+        return sum(times for status, times in statuses if FIRST_CLIENT_ERROR <= status < FIRST_SERVER_ERROR)
 
     @property
     def answered(self) -> int:
@@ -60,7 +61,7 @@ class Recent(NamedTuple):
     @property
     def refused(self) -> int:
         """The number of requests not executed, because of load or for lack of workers."""
-        return max(0, self._answers_between(FIRST_SERVER_ERROR, math.inf) - self.failed)
+        return self.counts.sheds.total()
 
     @property
     def coalesced(self) -> int:
@@ -81,10 +82,7 @@ class Recent(NamedTuple):
     def refused_for_load(self) -> float:
         """The share of responses that were refusals because of load."""
         because = self.counts.sheds["deadline"] + self.counts.sheds["queue_full"]
-        return self.refused_share * because / self.counts.sheds.total() if because else 0.0
-
-    def _answers_between(self, first: int, end: float) -> int:
-        return sum(times for status, times in self.counts.statuses.items() if first <= status < end)
+        return because / self.answered if because else 0.0
 
     # Traffic
 

@@ -375,6 +375,7 @@ async def test_large_bodies_are_bounded_together() -> None:
     assert not third.received
     third.send(b"%x\r\n%b\r\n" % (60_000, b"1" * 60_000))
     assert [(reply.status, reason(reply)) for reply in third.replies()] == [(503, "no_room")]
+    assert stage.metrics.api("echo").sheds == {"no_room": 2}
     small.send(sized())
     first.send(b"1" * 100_000)
     await turns()

@@ -407,7 +407,7 @@ async def test_all_are_refused_and_counted() -> None:
     on.stage.dispatcher.give_up()
     assert [reply.status for reply in await on.replies(occupied, *tasks)] == [503] * 4
     labels = {"api": "echo", "reason": "draining"}
-    assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 2
+    assert registry_of(on.stage.metrics).get_sample_value("uncork_shed_total", labels) == 4
 
 
 @pytest.mark.parametrize("limits", [{"max_queue_requests": 4}, {"max_queue_bytes": 7 + 3 * 3}])

@@ -162,12 +162,17 @@ async def test_new_code_runs_no_request_that_was_accepted_for_other_code(
         assert (body, batch.rows) == (b"4", [1])
 
         runs_again = lost and not (before.streams or after.streams)
-        refused = [await one for one in asking[0 if runs_again else 1 :]]
+        replies = [await one for one in asking]
+        refused = replies[0 if runs_again else 1 :]
         assert {problem(one, 503) for one in refused} == {
             "this API was replaced while the request was queued"
         }
         assert {one.json()["reason"] for one in refused} == {"api_removed"}
         assert reason(await uploading.reply()) == "api_removed"
+        labels = {"api": "echo", "reason": "api_removed", "service": "fake"}
+        registry = on.gateway.front_end.exposition.registry
+        many = [one.status_code for one in replies].count(503) + 1
+        assert registry.get_sample_value("uncork_shed_total", labels) == many
 
 
 async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:

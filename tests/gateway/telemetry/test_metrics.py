@@ -100,7 +100,7 @@ async def traffic() -> Reading:
     await turns()
     metrics.api("echo").answered(200, 0.004)
     metrics.api("echo").answered(200, 0.004)
-    metrics.api("echo").answered(503, 3.0, is_refusal=True)
+    metrics.api("echo").answered(503, 3.0, refusal="no_worker")
     metrics.api("quiet").answered(200, 0.001)
     metrics.api("quiet").answered(503, 0.001)
     metrics.api("quiet").answered(422, 0.001)

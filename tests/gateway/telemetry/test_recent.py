@@ -12,12 +12,15 @@ from tests.gateway.pages.status.staged import recent
 def test_answers_are_told_apart() -> None:
     """4xx answers are excluded from the shares of errors and refusals."""
     window = recent(
-        batches=50, statuses={422: 10, 499: 5, 503: 1}, errors={500: 20, 503: 4}, sheds={"deadline": 25}
+        batches=50,
+        statuses={422: 10, 499: 5},
+        errors={500: 20, 503: 4},
+        sheds={"deadline": 24, "no_room": 1, "client_deadline": 1},
     )
 
     assert (window.requests, window.client_errors, window.answered) == (115, 15, 100)
     assert (window.failed, window.refused) == (24, 26)
-    assert (window.error_share, window.refused_share) == (0.24, 0.26)
+    assert (window.error_share, window.refused_share, window.refused_for_load) == (0.24, 0.26, 0.24)
 
 
 def test_nothing_has_no_shares() -> None:

@@ -76,6 +76,7 @@ class Told:
     def shed(self) -> None:
         for observer in (self.recorder, self.metrics):
             observer.request_shed(Shed(submitted(), "a", "deadline", 1.0))
+        self.metrics.api("a").answered(503, 0.0, refusal="deadline")
 
 
 @pytest.fixture
@@ -124,11 +125,11 @@ def test_what_is_recent_is_what_metrics_count(told: Told) -> None:
 
     recent, tally = told.recent(), told.metrics.api("a")
     counts = recent.counts
-    assert counts.statuses == tally.statuses == {200: 6}
+    assert counts.statuses == tally.statuses == {200: 6, 503: 1}
     assert counts.releases == tally.releases == {"idle": 3}
     assert counts.sheds == tally.sheds == {"deadline": 1}
     assert (counts.released_rows, recent.arrived_rows) == (18, 18)
-    assert (counts.duration.count, counts.queue_wait.count, counts.batch_duration.count) == (6, 6, 3)
+    assert (counts.duration.count, counts.queue_wait.count, counts.batch_duration.count) == (7, 6, 3)
     assert counts.ran == 6
     assert counts.ran_s == pytest.approx(6 * 0.005)
 

@@ -8,8 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from uncork_dispatcher import Reason, ShedReason
+from uncork_dispatcher import Reason
 from uncork_dispatcher.learning.measures import Measure
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.telemetry.metrics import Transport
 
 ApiState = Literal["ok", "degraded", "failing"]
@@ -123,7 +124,7 @@ class RequestClass(msgspec.Struct, frozen=True, kw_only=True):
     goal_ms: float | None
     answered: int
     refused: int
-    sheds: dict[ShedReason, int]
+    sheds: dict[RefusalReason, int]
     rate_rows: float | None
     latency: Latency | None
     queued_requests: int
@@ -203,7 +204,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     requests: dict[str, int]
     protocols: dict[Transport, int]
     releases: dict[Reason, int]
-    sheds: dict[ShedReason, int]
+    sheds: dict[RefusalReason, int]
     rate_rows: float | None
     capacity_rows: float | None
     capacity_is_least: bool

@@ -1,17 +1,15 @@
 """Describes an API in sentences: its state, its bottleneck, and why. Pure functions of its figures."""
 
 import math
-from typing import Literal
 
-from uncork_dispatcher import HoldReason, ShedReason
+from uncork_dispatcher import HoldReason
 from uncork_dispatcher.wording import are, as_sentence, exact, exact_ms, ms, number, percent, plural
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.status.advise import unit
 from uncork_gateway.pages.status.document import Limit
 from uncork_gateway.pages.status.figures import A_FEW, MANY_REQUESTS, MOSTLY, Figures
 from uncork_gateway.pages.status.names import Names
 from uncork_gateway.telemetry.recent import ENOUGH_REQUESTS, WINDOW_S
-
-RefusalCause = ShedReason | Literal["no_room"]
 
 
 def sentence(figures: Figures, names: Names) -> str:
@@ -180,32 +178,26 @@ def why_refused(figures: Figures, names: Names) -> str | None:
     recent = figures.recent
     if not recent.refused:
         return None
-    # In a proxy, parts of split requests are counted.
-    reasons: dict[RefusalCause, int] = {reason: many for reason, many in recent.counts.sheds.items() if many}
-    # Bodies without room are refused before they reach the dispatcher, requests to replaced APIs after it.
-    if recent.refused > recent.counts.sheds.total():
-        reasons["no_room"] = recent.refused - recent.counts.sheds.total()
-    total, refused = sum(reasons.values()), _of(recent.refused, recent.answered)
+    refused = _of(recent.refused, recent.answered)
     missed = "their client's deadline" if figures.goal_s is None else "the goal or their client's deadline"
     parts = [
-        f"{percent(many / total)} with {_REFUSALS[reason].format(none_ready=names.none_ready, missed=missed)}"
-        for reason, many in sorted(reasons.items(), key=lambda item: -item[1])
+        f"{percent(many / recent.refused)} with "
+        f"{_REFUSALS[reason].format(none_ready=names.none_ready, missed=missed)}"
+        for reason, many in recent.counts.sheds.most_common()
     ]
     if len(parts) == 1:
         return f"The gateway refused {refused}{parts[0].removeprefix('100 %')}."
     return f"The gateway refused {refused}: {'; '.join(parts)}."
 
 
-_REFUSALS: dict[RefusalCause, str] = {
+_REFUSALS: dict[RefusalReason, str] = {
     "deadline": "503 (deadline), because they would have missed {missed}",
     "client_deadline": "504 (client_deadline), because the time in X-Request-Timeout-Ms passed",
     "queue_full": "503 (queue_full), because the queue was full",
     "too_many_groups": "503 (too_many_groups), because requests of 1,000 other groups were queued",
     "displaced": "503 (displaced), because requests of the first class needed their place",
     "no_worker": "503 (no_worker), because {none_ready}",
-    "no_room": (
-        "503 (no_room or api_removed), because too many large request bodies were arriving at once, "
-        "or a reload changed the API"
-    ),
+    "no_room": "503 (no_room), because too many large request bodies were arriving at once",
+    "api_removed": "503 (api_removed), because the API was removed, or a reload changed it",
     "draining": "503 (draining), because the server is shutting down",
 }

@@ -7,14 +7,15 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from tests.gateway.pages.status.staged import FAILURE, RUNNING, figures, recent, stats, work
-from uncork_dispatcher import POLICIES, Estimate, Holding, HoldReason, Reason, ShedReason
+from uncork_dispatcher import POLICIES, Estimate, Holding, HoldReason, Reason
 from uncork_dispatcher.learning.measures import Measure, Padding
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.status.figures import Figures
 
 NOT_READY = "no worker is ready: worker 0 was killed by SIGKILL"
 RELEASES = get_args(Reason)
 _HOLDS = get_args(HoldReason)
-_SHEDS = get_args(ShedReason)
+_SHEDS = [reason for reason in get_args(RefusalReason) if reason != "too_many_connections"]
 _MEASURES = get_args(Measure)
 _POLICIES = (*POLICIES, "fixed:5", "fixed:5:8")
 

@@ -73,8 +73,7 @@ def figures_of(
             tally.queue_wait.observe(max(0.0, one.finish - one.arrival - mean_run_s))
     for at, shed in run.shed:
         if at >= begin:
-            tally.sheds[shed.reason] += 1
-            tally.answered(503, 0.0, is_refusal=True)
+            tally.answered(503, 0.0, refusal=shed.reason)
     arrived = float(sum(tally.statuses.values()))
     api = stats(
         {"max_batch_rows": scenario.limit_rows, "policy": scenario.policy, "goal_s": scenario.goal_s},

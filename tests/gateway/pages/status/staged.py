@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from uncork_dispatcher import ApiRules, ApiStats, Estimate, Reason, RunningBatch, ShedReason, WorkStats
+from uncork_dispatcher import ApiRules, ApiStats, Estimate, Reason, RunningBatch, WorkStats
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -62,7 +63,7 @@ def recent(
     rate: float | None = None,
     reason: Reason = "idle",
     releases: Mapping[Reason, int] | None = None,
-    sheds: Mapping[ShedReason, int] | None = None,
+    sheds: Mapping[RefusalReason, int] | None = None,
     statuses: Mapping[int, int] | None = None,
     errors: Mapping[int, int] | None = None,
     queued_s: float = 0.001,

@@ -44,8 +44,9 @@ REFUSALS: dict[str, Figures] = {
         recent=recent(batches=60, sheds={"no_worker": 40}), work=work(2)
     ),
     "draining": figures(recent=recent(batches=60, sheds={"draining": 1}), draining=True),
-    "no_room": figures(recent=recent(batches=60, statuses={503: 40})),
+    "no_room": figures(recent=recent(batches=60, sheds={"no_room": 40})),
+    "api_removed": figures(recent=recent(batches=60, sheds={"api_removed": 40})),
     "several": figures(
-        recent=recent(batches=10, sheds={"deadline": 180, "client_deadline": 1}, statuses={503: 20}, rate=900)
+        recent=recent(batches=10, sheds={"no_room": 20, "client_deadline": 1, "deadline": 180}, rate=900)
     ),
 }

@@ -16,10 +16,10 @@ from tests.gateway.pages.status import (
     table_waiting,
 )
 from uncork_dispatcher import HoldReason, ScalingState
+from uncork_gateway.errors import RefusalReason
 from uncork_gateway.pages.status.advise import ADVICE, advice_for
 from uncork_gateway.pages.status.document import Limit
 from uncork_gateway.pages.status.explain import (
-    RefusalCause,
     sentence,
     waits_for,
     why_refused,
@@ -100,11 +100,11 @@ def test_every_reason_limit_and_code_has_a_case() -> None:
     holds = {made.stats.holding.reason for made in table_waiting.CASES.values() if made.stats.holding}
     refusals = list(table_reasons.REFUSALS.values())
     sheds = {reason for made in refusals for reason in made.recent.counts.sheds}
-    no_room = {"no_room" for made in refusals if made.recent.refused > made.recent.counts.sheds.total()}
     limits = {made.limited_by for made in table_sentence.CASES.values()}
 
     assert holds == set(get_args(HoldReason))
-    assert sheds | no_room == {reason for part in get_args(RefusalCause) for reason in get_args(part)}
+    # No API refuses a connection.
+    assert sheds == set(get_args(RefusalReason)) - {"too_many_connections"}
     assert limits == set(get_args(Limit))
     assert table_server.SCALING.keys() == set(get_args(ScalingState))
     assert {case.partition(",")[0] for case in table_advice.CASES} == set(ADVICE)

@@ -90,7 +90,7 @@ export class ApiView {
     this.#tile("errors", [count(sum(api.errors)), ""], statuses.join(", ") || "no failed request", statuses.length ? "bad" : "muted");
 
     const [[reason] = []] = Object.entries(api.sheds).sort(([, one], [, other]) => other - one);
-    this.#tile("refused", [count(api.refused), ""], api.refused ? SHEDS[reason] ?? "no room for their bodies" : "no refused request", api.refused ? "warn" : "muted");
+    this.#tile("refused", [count(api.refused), ""], api.refused ? SHEDS[reason] : "no refused request", api.refused ? "warn" : "muted");
 
     const busy = workers.filter(({ state }) => state === "busy").length;
     // Workers with time to spare run small batches: they can be busy long before the capacity is reached.
@@ -154,7 +154,7 @@ export class ApiView {
       { key: "answered", label: "Answered", color: "--good", amount: succeeded },
       { key: "rejected", label: "Rejected, client's error", color: "--info", amount: sum(wrong), why: listed(wrong) },
       { key: "gone", label: "Client disconnected", color: "--muted", amount: gone },
-      { key: "refused", label: "Refused", color: "--warn", amount: refused, why: listed(sheds, (reason) => SHEDS[reason] ?? reason) },
+      { key: "refused", label: "Refused", color: "--warn", amount: refused, why: listed(sheds, (reason) => SHEDS[reason]) },
       { key: "failed", label: "Failed", color: "--bad", amount: failed, why: listed(errors) },
     ].filter(({ amount }) => amount);
     this.#fields.optional("answersNone", outcomes.length ? "" : "No request in the last 30 s.");

@@ -19,6 +19,8 @@ export const SHEDS = {
   displaced: "requests of the first class needed their place",
   no_worker: "no worker was ready",
   draining: "the gateway was shutting down",
+  no_room: "too many large bodies were arriving",
+  api_removed: "the API was removed or changed",
 };
 
 /** Label and tone of a state, of the gateway, a service or an API. */
