@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from uncork_dispatcher import RequestResult
 from uncork_gateway.auth import without_cors
+from uncork_gateway.backends.model_servers.http_server import named_by_connection
 from uncork_gateway.backends.model_servers.known_models import can_be_known
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, Sent, with_trace
 from uncork_gateway.backends.model_servers.server import ServerResponse
@@ -96,7 +97,8 @@ class ProxyRoute:
             whole = tuple(header for header in whole if header[0] not in ENCODING_HEADERS)
         elif common.encoding:
             common, is_opaque = common._replace(encoding=b""), True
-        keyed, sent = self.merging.header_rules.sort(whole)
+        dropped = named_by_connection(whole)
+        keyed, sent = self.merging.header_rules.sort([header for header in whole if header[0] not in dropped])
         return SortedHead(
             common=common,
             content=tuple(header for header in whole if header[0] in _CONTENT),

@@ -18,6 +18,7 @@ from tests.gateway.proxy_stage import (
     V2,
     Caller,
     Header,
+    doubles,
     error,
     infer,
     merging,
@@ -101,6 +102,31 @@ async def test_a_merged_call_has_no_headers_of_one_request() -> None:
             *(b"host", b"content-type", b"content-length", b"accept-encoding", b"traceparent"),
         }
         assert (call.header(b"traceparent"), call.header(b"accept-encoding")) == (b"first", b"identity")
+
+
+async def test_headers_that_connection_names_go_no_further() -> None:
+    """Merged or relayed, as if the client had not sent them."""
+    rules = HeaderRules(keyed=HeaderRules().keyed | {b"x-tenant"})
+    tenant, hop = (b"x-tenant", b"1"), (b"Connection", b"keep-alive, X-Tenant ,traceparent")
+
+    def answers(call: Call) -> Answer:
+        return doubles(call) if call.body.startswith(b"{") else Answer(b"{}")
+
+    async with merging(answers, headers=rules) as (on, model):
+        callers = [
+            on.ask(rows_body(1), V1, hop, tenant, (b"traceparent", b"mine")),
+            on.ask(rows_body(2), V1, tenant),
+            on.ask(rows_body(3)),
+            on.ask(b"\x0b", V1, hop, tenant, (b"traceparent", b"mine"), (b"content-encoding", b"br")),
+        ]
+        assert [reply.status for reply in await on.replies(callers)] == [200] * 4
+
+        names = (b"x-tenant", b"traceparent")
+        assert sorted((call.body, *map(call.header, names)) for call in model.calls) == [
+            (b"\x0b", None, None),
+            (b'{"instances":[1,3]}', None, None),
+            (b'{"instances":[2]}', b"1", None),
+        ]
 
 
 async def test_a_call_for_one_request_has_its_id() -> None:

@@ -246,9 +246,14 @@ async def closing_in_order(call: Coroutine[Any, Any, T]) -> T:
 def end_to_end(headers: Iterable[Header]) -> tuple[Header, ...]:
     """Return the headers that are not hop-by-hop, with names in lower case."""
     lower = [(name.lower(), value) for name, value in headers]
-    listed = [value for name, value in lower if name == b"connection"]
-    dropped = _PER_HOP.union(name.strip().lower() for value in listed for name in value.split(b","))
+    dropped = _PER_HOP | named_by_connection(lower)
     return tuple(header for header in lower if header[0] not in dropped)
+
+
+def named_by_connection(headers: Iterable[Header]) -> set[bytes]:
+    """Return the names of the headers that ``Connection`` keeps from the next server; all in lower case."""
+    listed = [value for name, value in headers if name == b"connection"]
+    return {name.strip().lower() for value in listed for name in value.split(b",")}
 
 
 def reply_headers(reply: httpx.Response) -> tuple[Header, ...]:
