@@ -38,7 +38,8 @@ class ShadowTally(Collector):
     """The counts of a shadow version, by API.
 
     Attributes:
-        outcomes: the number of copies by outcome; ``duration``: their times to the response.
+        outcomes: the number of copies by outcome, without those whose original was cancelled because its
+            client left; ``duration``: the times to the response of the copies that got one.
     """
 
     def __init__(self) -> None:
@@ -86,18 +87,12 @@ class Shadow:
     def follow(self, asked: ApiSubmission) -> None:
         """Submit a copy of a request, whose waiter becomes one that compares the results."""
         assert asked.waiter is not None
-        asked.waiter = comparison = _Comparison(asked.waiter, self._outcomes)
+        asked.waiter = comparison = _Comparison(asked.waiter, self._outcomes, self._duration)
         # After the request itself.
         self._loop.call_soon(self._send, comparison, asked.payload, asked.bulk)
 
     def _send(self, comparison: _Comparison, payload: Marshalled, bulk: bool) -> None:
-        began = time.perf_counter()
-
-        def answered(answer: RequestResult[HandlerResult]) -> None:
-            self._duration.observe(time.perf_counter() - began)
-            comparison.copy_ended(answer.result)
-
-        copy = Callbacks(answered, comparison.copy_ended)
+        copy = Callbacks(comparison.copy_answered, comparison.copy_ended)
         try:
             own = replace(payload, span=None)
             submit(self._dispatcher, submission_of(copy, self._api, own, bulk=bulk))
@@ -110,11 +105,16 @@ class Shadow:
 class _Comparison:
     """Waits for the real result, passes it on, and then waits for the copy's."""
 
-    def __init__(self, waiter: Waiter[HandlerResult], outcomes: Counter[Outcome]) -> None:
+    def __init__(
+        self, waiter: Waiter[HandlerResult], outcomes: Counter[Outcome], duration: Distribution
+    ) -> None:
         self._waiter = waiter
         self._outcomes = outcomes
+        self._duration = duration
+        self._began = time.perf_counter()
         self._real: HandlerResult | Exception | None = None
         self._copied: HandlerResult | Exception | None = None
+        self._took_s: float | None = None
 
     def answered(self, answer: RequestResult[HandlerResult]) -> None:
         self._waiter.answered(answer)
@@ -126,6 +126,10 @@ class _Comparison:
         self._real = error
         self._compare()
 
+    def copy_answered(self, answer: RequestResult[HandlerResult]) -> None:
+        self._took_s = time.perf_counter() - self._began
+        self.copy_ended(answer.result)
+
     def copy_ended(self, copied: HandlerResult | Exception) -> None:
         """Compare the copy's result or error with the real one, once both are known."""
         self._copied = copied
@@ -134,6 +138,8 @@ class _Comparison:
     def _compare(self) -> None:
         if self._real is not None and self._copied is not None:
             self._outcomes[outcome_of(self._real, self._copied)] += 1
+            if self._took_s is not None:
+                self._duration.observe(self._took_s)
 
 
 def outcome_of(real: HandlerResult | Exception, copied: HandlerResult | Exception) -> Outcome:

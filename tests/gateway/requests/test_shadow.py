@@ -99,10 +99,12 @@ async def test_nothing_is_compared_with_an_error_or_with_a_client_that_left() ->
     client = Client(b"[1]")
     asking = pair.real.post(client)
     await turns()
-    asking.cancel()
+    client.leave()
+    assert await asking is None
     pair.real.runner.gate.set()
     await turns()
     assert len(pair.copy.runner.batches) == 2
+    assert (pair.outcomes, pair.tally.duration["echo"].count) == ({"not_compared": 1}, 1)
 
 
 async def test_the_counts_are_metrics() -> None:
