@@ -35,8 +35,8 @@ class Embeddings(Service):
         self.tokenizer.no_truncation()
         self.vocabulary = range(self.tokenizer.get_vocab_size())
 
-    # A batch holds at most 8000 bytes of text, but one request alone may have more and take minutes.
-    @embeddings(mb_max_batch_size=8000, mb_max_latency=60_000, timeout=600)
+    # A batch holds at most 8000 bytes of text; a request with more runs in parts.
+    @embeddings(mb_max_batch_size=8000, mb_max_latency=60_000)
     def embed(self, inputs: list[str | list[int]]) -> tuple[list, list[int]]:
         """Return the sum of the vectors of each text's tokens, which points where their mean does."""
         tokens = [self.tokenize(*each) for each in zip(inputs, context().parameters, strict=True)]
