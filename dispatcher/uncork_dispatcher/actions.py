@@ -49,7 +49,7 @@ class Expired(NamedTuple):
 
 
 class WorkerWanted(NamedTuple):
-    """Start a worker, which :meth:`Dispatcher.workers_on_demand` has promised: a request has arrived."""
+    """Start a worker, which :meth:`Dispatcher.workers_on_demand` has promised: requests have none."""
 
 
 class GoalOutOfReach(NamedTuple):

@@ -98,7 +98,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._changed()
 
     def workers_on_demand(self, start: Callable[[], object]) -> None:
-        """Call ``start`` when a request arrives while there are no workers; it must start one soon.
+        """Call ``start`` when requests arrive or wait while there are no workers; it must start one soon.
 
         See :meth:`Dispatcher.workers_on_demand`.
         """

@@ -219,13 +219,14 @@ class Dispatcher:
         self._slots.launches.forget(place)
 
     def workers_on_demand(self, *, now: float) -> None:
-        """Promise to start a worker whenever a request arrives while there are none: :class:`WorkerWanted`.
+        """Promise to start a worker whenever requests have none: :class:`WorkerWanted`.
 
         Requests are then queued or refused as if a worker started now. The promise ends with the next
         :meth:`worker_expected`, which should follow the action at once.
         """
         self._advance(now)
         self._slots.launches.on_demand = True
+        self._want_worker()
 
     @property
     def startup_s(self) -> float | None:
@@ -259,6 +260,7 @@ class Dispatcher:
         self._advance(now)
         self._slots.retire(worker)
         self._forget_if_gone(worker)
+        self._want_worker()
 
     def worker_lost(self, worker: int, *, now: float) -> list[Batch[Any]]:
         """Remove a worker and return its batches, whose requests run again.
@@ -271,6 +273,7 @@ class Dispatcher:
         lost = self._slots.lose(worker, now=now)
         self._retry(lost, now, is_suspect=True)
         self._forget_if_gone(worker)
+        self._want_worker()
         return lost
 
     def batch_done(
@@ -429,6 +432,7 @@ class Dispatcher:
                 abandoned.append(Abandon(batch, others if batch is overdue[0] else []))
             self._forget_if_gone(overdue[0].worker)
             self._retry(others, now, is_suspect=False)
+        self._want_worker()
         return abandoned
 
     def _retry(self, batches: Sequence[Batch[Any]], now: float, *, is_suspect: bool) -> None:
@@ -440,6 +444,11 @@ class Dispatcher:
             )
             batch.entries = []
             self._pending_actions += [Lost(entry.request) for entry in lost]
+
+    def _want_worker(self) -> None:
+        """Ask for the promised worker if requests are queued, and the last worker has left."""
+        if self._queues and self._slots.launches.on_demand and not self._slots.workers:
+            self._pending_actions.append(WorkerWanted())
 
     def _forget_if_gone(self, worker: int) -> None:
         """Drop the speed factors of a worker that gets no more batches and has none."""

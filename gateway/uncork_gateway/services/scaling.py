@@ -40,6 +40,7 @@ class Scaling:
         resize: starts or stops workers to reach a number; None if another program scales.
         least, most: the bounds of the number.
         idle_after_s: after this many seconds without requests, the last worker stops, if ``least`` is 0.
+        is_replacing: returns True while workers are replaced; the last one does not stop then.
         log: names the service in messages, if there are several.
 
     Attributes:
@@ -57,6 +58,7 @@ class Scaling:
         least: int,
         most: int,
         idle_after_s: float = math.inf,
+        is_replacing: Callable[[], bool] = lambda: False,
         log: ServiceLog | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -74,6 +76,7 @@ class Scaling:
         self._apis = apis
         self._workers = workers
         self._resize = resize
+        self._is_replacing = is_replacing
         self._clock = clock
         self._look_at = clock() + LOOK_S
         self._bulk_rows: defaultdict[str, float] = defaultdict(float)
@@ -119,23 +122,29 @@ class Scaling:
         self._autoscaler = Autoscaler(1, self.most)
         self.decision = Decision(0, 0, ScalingReason("asleep"))
         self._log.info("stopping all workers: no request has arrived for %g s", self.idle_after_s)
-        self._dispatcher.workers_on_demand(self._is_wanted.set)
         await self._resize(0)
+        # Not before: a worker that dies until then is expected again, which would end the promise.
+        self._dispatcher.workers_on_demand(self._is_wanted.set)
+
+    def _arrived(self) -> float:
+        """Return how many rows have arrived, also those that were refused."""
+        samples = map(self._dispatcher.sample, self._apis())
+        return sum(sample.arrived_rows + sample.bulk_rows for sample in samples)
 
     def _is_idle(self, now: float) -> bool:
         """Return True if no request has arrived, waited or run for so long that the service should sleep."""
-        arrivals = sum(
-            sample.arrived_rows + sample.bulk_rows for sample in map(self._dispatcher.sample, self._apis())
-        )
+        arrivals = self._arrived()
         ready, target = self._workers()
-        if arrivals != self._arrivals or not self._dispatcher.is_empty or ready < target:
+        is_busy = not self._dispatcher.is_empty or ready < target or self._is_replacing()
+        if is_busy or arrivals != self._arrivals:
             self._arrivals, self._idle_since = arrivals, now
         return now >= self._idle_since + self.idle_after_s
 
     async def check(self) -> None:
         """Count arrivals, and decide if a decision is due."""
         now = self._clock()
-        if self._is_wanted.is_set():
+        # Workers on other machines may have taken the request.
+        if self._is_wanted.is_set() or (self._is_asleep and self._arrived() != self._arrivals):
             self._is_wanted.clear()
             self._log.info("starting a worker: a request has arrived")
             await self.wake()

@@ -143,6 +143,7 @@ class ServedService:
         idle_after_s: float = math.inf,
         target: Callable[[], int] | None = None,
         resize: Callable[[int], Awaitable[None]] | None = None,
+        is_replacing: Callable[[], bool] = lambda: False,
     ) -> Scaling:
         """Return the autoscaler, which metrics and pages show too.
 
@@ -164,6 +165,7 @@ class ServedService:
             least=least,
             most=most,
             idle_after_s=idle_after_s,
+            is_replacing=is_replacing,
             log=self.events.log,
         )
         self.view.current_scaling = scaling

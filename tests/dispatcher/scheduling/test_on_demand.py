@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.dispatcher.driver import core_with, poll_all, starts
+from tests.dispatcher.driver import core_with, poll_all, start_one, starts
 from tests.dispatcher.shell import Workers, shell_of
 from uncork_dispatcher.actions import Shed, WorkerWanted
 from uncork_dispatcher.core import Dispatcher
@@ -46,6 +46,38 @@ def test_a_request_that_cannot_wait_is_refused_and_a_worker_wanted() -> None:
     core = asleep()
     assert core.submit(1, api="b", now=1000.0) == Shed(1, "b", "no_worker", 2.0)
     assert poll_all(core, 1000.0) == [WorkerWanted()]
+
+
+@pytest.mark.parametrize("end", ["retired", "lost", "overdue"])
+def test_requests_that_the_last_worker_leaves_want_another(end: str) -> None:
+    """It was not started on demand, but on another machine."""
+    core = asleep()
+    core.worker_ready(8, now=1000.0)
+    start_one(core, 1, now=1000.0)
+    assert core.submit(2, api="a", now=1015.0) is None
+    assert poll_all(core, 1015.0) == []
+    now = 1000.0 + SLOW.timeout_s if end == "overdue" else 1016.0
+    if end == "retired":
+        core.worker_retired(8, now=now)
+    elif end == "lost":
+        core.worker_lost(8, now=now)
+
+    assert WorkerWanted() in poll_all(core, now)
+    core.worker_expected(0, now=now)
+    core.worker_ready(9, now=now + 2.0, place=0)
+    assert starts(poll_all(core, now + 2.0))
+
+
+def test_requests_that_are_queued_when_the_service_falls_asleep_want_a_worker() -> None:
+    core = core_with(SLOW, workers=0)
+    core.worker_expected(0, now=0.0)
+    core.worker_ready(7, now=2.0, place=0)
+    for request in (1, 2):
+        core.submit(request, api="a", now=5.0)
+        poll_all(core, 5.0)
+    core.worker_retired(7, now=6.0)
+    core.workers_on_demand(now=6.0)
+    assert poll_all(core, 6.0) == [WorkerWanted()]
 
 
 @pytest.mark.virtual_time

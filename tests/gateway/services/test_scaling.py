@@ -11,6 +11,7 @@ import pytest
 
 from tests.gateway.gateway_stage import gateway
 from tests.gateway.pages.status.staged import stats
+from tests.loops import until
 from uncork_dispatcher import (
     ApiSample,
     ApiStats,
@@ -48,6 +49,7 @@ class Stage:
         self.count = max(1, least)
         self.starting = 0
         self.is_empty = True
+        self.is_replacing = False
         self.start: Callable[[], object] | None = None
         """What the next request calls while the service is asleep."""
         self.resized: list[int] = []
@@ -59,6 +61,7 @@ class Stage:
             least=least,
             most=most,
             idle_after_s=idle_after_s,
+            is_replacing=lambda: self.is_replacing,
             clock=lambda: self.now,
         )
 
@@ -230,14 +233,48 @@ async def test_the_last_worker_stops_when_no_request_has_arrived_for_a_while(
     assert caplog.text.count("starting a worker: a request has arrived") == 1
 
 
-@pytest.mark.parametrize("busy", ["running", "starting", "refused", "kept"])
+@pytest.mark.parametrize("busy", ["running", "starting", "replaced", "refused", "kept"])
 async def test_a_service_in_use_keeps_its_worker(busy: str) -> None:
-    """While a request runs, a worker starts, or requests arrive that are refused; and if one is the least."""
+    """While a request runs, a worker starts or is replaced, requests are refused, or one is the least."""
     on = Stage(least=int(busy == "kept"), most=1, idle_after_s=5)
     on.is_empty = busy != "running"
     on.starting = int(busy == "starting")
+    on.is_replacing = busy == "replaced"
     await on.run(seconds=30, rows_per_s=int(busy == "refused"))
     assert on.resized == []
+
+
+async def test_a_worker_that_dies_while_the_service_falls_asleep_does_not_keep_it_asleep(
+    tmp_path: Path,
+) -> None:
+    """The stop may have to wait for others, which replace workers."""
+    async with gateway(tmp_path, workers=1, overrides={"mb_max_latency": 60_000}) as on:
+        on.service.events.expect_workers([0])
+        worker = await on.worker()
+
+        async def resize(workers: int) -> None:
+            worker.close()
+            await until(lambda: not on.service.pool.ready())
+            on.service.events.worker_exited(0, "exited with code 1")
+            on.service.events.forget_workers([0])
+
+        scaling = on.service.follow_traffic(
+            least=0, most=1, idle_after_s=1e-9, target=lambda: 1, resize=resize
+        )
+        await scaling.check()
+        asking = on.post("/echo", 1)
+        await until(lambda: asking.done() or on.service.batching.dispatcher.unanswered)
+        assert not asking.done()
+
+
+async def test_a_request_that_a_worker_elsewhere_takes_wakes_a_service() -> None:
+    """Nobody asks for a worker then. Requests from before it fell asleep do not count."""
+    on = Stage(least=0, most=2, idle_after_s=5)
+    await on.run(seconds=3, rows_per_s=1)
+    await on.run(seconds=20, rows_per_s=0)
+    assert on.resized == [0]
+    await on.run(seconds=1, rows_per_s=1)
+    assert on.resized == [0, 1]
 
 
 async def test_other_bounds_wake_a_service_only_if_they_require_it() -> None:

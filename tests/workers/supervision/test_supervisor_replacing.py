@@ -193,7 +193,9 @@ async def test_standbys_that_do_not_take_over_are_killed(tmp_path: Path) -> None
         before = await on.workers(2)
         async with on.supervisor.replacing_all() as standbys:
             processes = standbys.processes
+            assert on.supervisor.is_replacing()
             assert standbys.launches == [process.launch for process in processes]
+        assert not on.supervisor.is_replacing()
         await asyncio.gather(*(process.ended for process in processes))
 
         assert {one.launch for one in on.supervisor.current_workers()} == {

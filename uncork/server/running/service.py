@@ -279,4 +279,5 @@ def _scaling(served: ServedService, supervisor: Supervisor, options: ServeOption
         idle_after_s=options.idle_after,
         target=lambda: supervisor.workers,
         resize=resize,
+        is_replacing=supervisor.is_replacing,
     )

@@ -174,6 +174,10 @@ class Supervisor:
         """Return the running processes, without those that are being replaced or standing by."""
         return [handle.process for handle in self._handles.values() if handle.process is not None]
 
+    def is_replacing(self) -> bool:
+        """Return True while workers are being replaced."""
+        return self._replacing.locked()
+
     @asynccontextmanager
     async def replacing_all(self, *, start: Starter | None = None) -> AsyncIterator[Standbys]:
         """Start a standby for every worker, and give them once all are ready.
