@@ -90,12 +90,12 @@ class Reloader:
             f"load {name}",
             read=partial(self._settings.loading, name),
             renewed=[name],
+            in_force=lambda: self._settings.unloaded.discard(name),
             failed=f"failed to load {name!r}",
         )
         outcome = await asyncio.shield(self._begin(loading))
         if outcome.code:
             raise NotLoaded(outcome.message)
-        self._settings.unloaded.discard(name)
 
     async def unload(self, name: str) -> None:
         """Unload a service for a client; see :class:`~uncork_gateway.repository.Repository`."""
@@ -103,12 +103,12 @@ class Reloader:
             f"unload {name}",
             read=partial(self._settings.unloading, name),
             renewed=(),
+            in_force=lambda: self._settings.unloaded.add(name),
             failed=f"failed to unload {name!r}",
         )
         outcome = await asyncio.shield(self._begin(unloading))
         if outcome.code:
             raise NotLoaded(outcome.message)
-        self._settings.unloaded.add(name)
 
     async def _reload(
         self,
@@ -116,12 +116,14 @@ class Reloader:
         *,
         read: Callable[[], Revision] | None = None,
         renewed: Collection[str] | None = None,
+        in_force: Callable[[], object] = lambda: None,
         failed: str = "failed",
     ) -> Outcome:
         """Reload; report the result to terminal and log.
 
         ``read`` returns the settings; by default, it reads all files. The workers of ``renewed`` services, by
-        default of all services, are replaced even if nothing has changed. Errors begin with ``failed``.
+        default of all services, are replaced even if nothing has changed. ``in_force`` is called as soon as
+        the change is in force, before the next reload reads the settings. Errors begin with ``failed``.
         """
         async with self._reloading:
             try:
@@ -144,6 +146,7 @@ class Reloader:
                 return not_reloaded(reason, failed, state, error)
             except (WrongUsage, ValueError) as error:
                 return not_reloaded(reason, failed, "nothing has changed", error)
+            in_force()
             if changes:
                 log.info("%s: settings changed: %s", reason, names_of(changes))
                 message = f"{message}; settings changed: {names_of(changes)}"

@@ -43,6 +43,7 @@ class Server:
         self.workers = workers
         self.gateway = Services()
         self.unloaded = set[str]()
+        self.unloaded_at_read: list[set[str]] = []
         self.done: list[str] = []
         self.fault: Exception | None = None
         self.replacing, self.gate = asyncio.Event(), asyncio.Event()
@@ -53,6 +54,7 @@ class Server:
 
     def read(self) -> Server:
         self.done.append("read")
+        self.unloaded_at_read.append({*self.unloaded})
         if isinstance(self.fault, WrongUsage):
             raise self.fault
         return self
@@ -240,6 +242,22 @@ async def test_a_client_loads_and_unloads_one_service() -> None:
     on.fault = None
     await on.reloader.load("wine")
     assert on.reloader.unloaded() == set()
+
+
+@pytest.mark.parametrize(("before", "after"), [(set(), {"wine"}), ({"wine"}, set())])
+async def test_a_reload_that_waits_for_a_client_keeps_what_it_has_changed(
+    before: set[str], after: set[str]
+) -> None:
+    """Otherwise it would start what was unloaded, and stop what was loaded."""
+    on = Server(AT_ONCE)
+    on.unloaded |= before
+    on.settled.clear()
+    changing = asyncio.create_task((on.reloader.load if before else on.reloader.unload)("wine"))
+    await on.settling.wait()
+    reloading = asyncio.create_task(on.reloader.reload_requested())
+    on.settled.set()
+    await asyncio.gather(changing, reloading)
+    assert on.unloaded_at_read == [after]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
