@@ -18,6 +18,8 @@ from contextlib import suppress
 
 _NONBLOCK = os.O_NONBLOCK
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+# The kernel gets the lowest 64 bits of the seconds. Of a larger number they may be 0, a time that is past.
+_NEVER_S = 2.0**62
 
 
 def make_alarm(ring: Callable[[], None], *, clock: Callable[[], float] = time.monotonic) -> Alarm:
@@ -89,7 +91,7 @@ class FileAlarm:
 
     def set(self, when_s: float, now_s: float) -> None:
         """Ring at ``when_s`` instead of the time set before, at once if it is past; never if infinite."""
-        if when_s == math.inf:
+        if when_s >= _NEVER_S:
             self._setting[2:] = [0, 0]
         else:
             # All zeros would disarm the timer.

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError
 from uncork_gateway.headers import Header, value_of
 
+# A client that waits for more than 30 years sets no timeout.
+_FOREVER_MS = 1e12
+
 
 class Head(NamedTuple):
     """The head of a request, as routes need it.
@@ -102,4 +105,4 @@ def _timeout_s(value: bytes) -> float:
         raise BadRequest(
             f"X-Request-Timeout-Ms must be a positive number of milliseconds, got {value.decode('latin-1')!r}"
         )
-    return timeout_ms / 1000
+    return timeout_ms / 1000 if timeout_ms < _FOREVER_MS else math.inf
