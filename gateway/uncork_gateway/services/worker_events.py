@@ -161,6 +161,9 @@ class WorkerEvents:
     def _joined(self, worker: WorkerConnection) -> None:
         assert worker.hello is not None
         self.failures.setting_up(worker.hello.index)
+        if worker.is_launched and worker.ready is not None:
+            # It was started to take over, not when the last process here died.
+            self._dispatcher.worker_not_expected(worker.hello.index)
 
     def describe(self, service: ServiceDescription) -> bool:
         """Serve a description of a launched worker; return False and report why if that is impossible."""

@@ -181,6 +181,19 @@ async def test_a_worker_that_was_stopped_while_it_started_is_not_expected(tmp_pa
         assert on.service.batching.dispatcher.startup_s is None
 
 
+async def test_the_takeover_from_a_worker_that_has_died_teaches_nothing(tmp_path: Path) -> None:
+    """The new process was started for it, not when the next process of this worker was due."""
+    async with gateway(tmp_path, workers=1) as on:
+        old = await on.worker()
+        await on.standby(2)
+        old.close()
+        await until(lambda: not on.service.pool.ready())
+        on.service.events.worker_exited(0, "exited with code 1", failures=1, retry_s=5.0)
+        on.service.take_over([2])
+        assert on.service.pool.ready() == {0}
+        assert on.service.batching.dispatcher.startup_s is None
+
+
 async def test_workers_start_and_stop_with_the_bounds() -> None:
     """At once, and only as far as the bounds require."""
     on = Stage(least=2, most=4)
