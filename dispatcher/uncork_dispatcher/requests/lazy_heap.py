@@ -13,7 +13,7 @@ class LazyHeap(Generic[T]):
     """The members of a mapping, each with a time, the earliest first.
 
     To remove a member, remove it from the mapping; the heap drops it later. A removed key must not return to
-    the mapping.
+    the mapping before :meth:`top` has dropped it.
     """
 
     def __init__(self, members: Mapping[int, T], times: Iterable[tuple[float, int]] = ()) -> None:

@@ -237,6 +237,7 @@ class RequestQueues:
     def expired(self, entry: Entry) -> None:
         """Note that the time of a running request has passed: it does not expire again."""
         del self._impatient[entry.number]
+        self._expiries.top()  # drops its time: :meth:`extend` may bring it back with another
 
     def extend(self, request: Any, expires_at: float) -> None:
         """Set a new time for a running request whose time has passed; ignore a request that has ended."""

@@ -104,6 +104,19 @@ def test_only_the_queues_of_one_api_are_regrouped() -> None:
     assert not queues
 
 
+def test_a_request_that_gets_more_time_expires_after_others() -> None:
+    """Also if it was the only one with a time."""
+    queues, _, _ = queued()
+    runs, other = [entry(number, queue=queues.queue("a", key)) for number, key in enumerate("xy", 2)]
+    runs.expires_at, other.expires_at = 10.0, 16.0
+    queues.add(runs)
+    queues.take(runs.queue, Fill(size=1))
+    queues.expired(runs)
+    queues.extend(runs.request, 100.0)
+    queues.add(other)
+    assert queues.next_to_expire is other
+
+
 def test_the_next_to_expire_is_the_client_that_gives_up_first() -> None:
     """In any queue, whatever its deadline, also if it runs; clients that set no time do not count."""
     queues, _, patient = queued()
