@@ -237,7 +237,9 @@ class Scheduler:
     def _decide_retry(self, queue: RequestQueue, now: float) -> Release | Hold:
         """Decide about requests whose worker was lost: no policy holds them."""
         reason: Reason = "drain" if self.draining else "not_worth_waiting"
-        spared_until = now if self.draining else self._slots.spares_one_until(now)
+        # Not longer than without workers: others that die meanwhile would prolong the wait again and again.
+        at_most = queue.oldest.arrival + self._apis[queue.api].rules.timeout_s
+        spared_until = now if self.draining else self._slots.spares_one_until(now, at_most)
         if spared_until > now:
             return Hold(spared_until, "quarantine")
         if queue.retry == "batch":

@@ -131,19 +131,20 @@ class Slots:
         busy = worker in self._batches or worker in self._beside
         return worker not in self._workers and not busy
 
-    def spares_one_until(self, now: float) -> float:
-        """Return until when a batch that runs again should wait for another worker; ``now`` if it should not.
+    def spares_one_until(self, now: float, at_most: float) -> float:
+        """Return until when a batch that runs again should wait for another worker.
 
-        Its next worker may die too, so it should leave a healthy worker for other requests. It waits while
-        every other worker runs such a batch or is about to be ready. It does not wait if a host with several
-        workers has just lost all of them: then no request killed them. A worker must be idle.
+        That is ``now`` or earlier if it should not wait. Its next worker may die too, so it should leave a
+        healthy worker for other requests. It waits while every other worker runs such a batch, and until
+        ``at_most`` for one that is about to be ready. It does not wait if a host with several workers has
+        just lost all of them: then no request killed them. A worker must be idle.
         """
         if now < self._hosts.died_until:
             return now
         at_risk = len({self._running[batch].worker for batch in self._retried} & self._workers.keys())
         if len(self._workers) > at_risk + 1:
             return now
-        return math.inf if at_risk else self.launches.awaited_until(now)
+        return math.inf if at_risk else min(at_most, self.launches.awaited_until(now))
 
     def occupy(self, running: Batch[Any]) -> None:
         """Start a batch on the idle worker that it names, which takes a slot of the worker."""

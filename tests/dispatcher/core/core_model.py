@@ -52,6 +52,8 @@ class Request:
     group: Hashable = None
     state: RequestState = RequestState.QUEUED
     runs: int = 0
+    since: float = 0.0
+    """When it arrived, or was quarantined."""
 
     @property
     def rows(self) -> int:
@@ -164,6 +166,7 @@ class Model:
             assert stats.estimate.earned_rows > 0
         assert (refused and refused.reason) == expected
         if refused is None:
+            request.since = now
             self.requests[request.number] = request
             self.queues.setdefault(shared(request), []).append(request)
         else:
@@ -218,8 +221,8 @@ class Model:
         self.launches[worker] = (at, failures)
         self.since.setdefault(worker, at)
 
-    def spares_one_until(self, now: float) -> float:
-        """Until when a batch that runs again must wait, so that a worker is left for others."""
+    def spares_one_until(self, now: float, request: Request) -> float:
+        """Until when a request that runs again must wait, so that a worker is left for others."""
         if now < self.host_died_until:
             return now
         risky = {
@@ -234,7 +237,10 @@ class Model:
         if not self.startups_s:
             return now
         patience_s = 4 * statistics.median(self.startups_s[-5:])
-        return max(now, max((since + patience_s for since in self.since.values()), default=now))
+        queue = next(queue for queue in (*self.repeats, self.quarantine) if request in queue)
+        oldest = min(one.since for one in queue if shared(one) == shared(request))
+        newest = max((since + patience_s for since in self.since.values()), default=now)
+        return max(now, min(newest, oldest + self.rules[request.api].timeout_s))
 
     def at(self, worker: int) -> list[Running]:
         """The batches of a worker: the one that runs and the one ahead."""
@@ -261,9 +267,9 @@ class Model:
                 self.host_died_until = now + AVOIDED_S
             self.avoided[host] = now + AVOIDED_S
         for batch in self.at(worker):
-            self._lose(batch)
+            self._lose(batch, now)
 
-    def _lose(self, batch: Running, *, is_suspect: bool = True) -> None:
+    def _lose(self, batch: Running, now: float, *, is_suspect: bool = True) -> None:
         """Its requests are to run again; the loss counts only if they may be the reason for it."""
         del self.running[batch.start.number]
         repeated: list[Request] = []
@@ -278,6 +284,7 @@ class Model:
             else:
                 request.move([S.REQUEUED, S.QUARANTINED][request.runs - 1])
                 [repeated, self.quarantine][request.runs - 1].append(request)
+                request.since = now if request.runs > 1 else request.since
         if repeated:
             self.repeats.append(repeated)
 
@@ -319,7 +326,7 @@ class Model:
                     numbers = [other.start.number for other in others]
                     assert sorted(numbers) == sorted(other.number for other in behind)
                     for lost in behind:
-                        self._lose(self.running[lost.number], is_suspect=False)
+                        self._lose(self.running[lost.number], now, is_suspect=False)
                 case Shed():
                     request = self.requests[action.request]
                     known = [estimates[request.api], self.estimates.get(request.api)]
@@ -352,7 +359,9 @@ class Model:
         )
         assert len({one.state for one in taken}) == 1, "those that run again are not mixed with others"
         if taken[0].state is not S.QUEUED:
-            assert self.draining or self.spares_one_until(now) <= now, "it should leave a worker for others"
+            assert self.draining or self.spares_one_until(now, taken[0]) <= now, (
+                "it should leave a worker for others"
+            )
         if taken[0].state is S.REQUEUED:
             assert untils[start.worker] == min(untils.values()), "it should wait for a worker of another host"
             assert sorted(one.number for one in taken) in [
@@ -490,7 +499,8 @@ class Model:
                 assert wakeup <= self._leaves_at(request, now)
             if idle := self.idle(request.api):
                 assert wakeup < math.inf, "held for ever"
-                if request.runs and not self.draining and (until := self.spares_one_until(now)) > now:
+                until = self.spares_one_until(now, request) if request.runs else now
+                if until > now and not self.draining:
                     assert wakeup <= until, "it would wait too long"
                     continue
                 if request.state is S.REQUEUED:

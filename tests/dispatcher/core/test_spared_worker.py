@@ -64,6 +64,21 @@ def test_it_does_not_wait_for_ever_for_a_worker_that_does_not_come(failures: int
     assert (start.worker, start.requests) == (1, (1,))
 
 
+def test_it_waits_no_longer_than_a_batch_may_run() -> None:
+    """Although other workers die one after the other."""
+    core = expecting(workers=2)
+    lose(core, start_one(core, 1, now=2.0), now=2.1)
+    for place in range(2, 12):
+        now = 5.0 * place
+        core.worker_expected(place, now=now)
+        assert poll_all(core, now) == []
+    until = 2.0 + RULES.timeout_s
+    assert core.next_wakeup() == until
+
+    [start] = starts(poll_all(core, until))
+    assert (start.worker, start.requests) == (1, (1,))
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_if_no_other_worker_is_due_it_runs_at_once(workers: int) -> None:
     """On an only worker, for example, or behind the proxy."""
