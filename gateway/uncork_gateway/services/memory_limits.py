@@ -83,7 +83,7 @@ class MemoryLimits:
             if limit >= self._survived.get((api, index), math.inf):
                 continue
             self._survived[api, index] = limit
-            self._put_in_force(self._workers.get(index, -1), index, api)
+            self._put_in_force(self._workers[index], index, api)
             self._log.warning(
                 "%s: a batch of size %s %s; batches of worker %d have %s",
                 *(api, exact(size), why, index, self._at_most(api, limit)),
@@ -91,11 +91,11 @@ class MemoryLimits:
 
     def forget_all(self) -> None:
         """Forget all limits, because the code has changed."""
-        for api, index in {**self._said, **self._survived}:
-            self._gauge.remove(api, str(index))
+        known = {**self._said, **self._survived}
         self._said.clear()
         self._survived.clear()
-        self._workers.clear()
+        for api, index in known:
+            self._put_in_force(self._workers[index], index, api)
 
     def _put_in_force(self, worker: int, index: int, api: str) -> None:
         limits = [known[api, index] for known in (self._said, self._survived) if (api, index) in known]

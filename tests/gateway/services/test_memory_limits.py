@@ -1,6 +1,7 @@
 """The whole gateway: batches are as large as fits into the memory of workers."""
 
 import logging
+import math
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,34 @@ async def test_other_code_begins_without(tmp_path: Path) -> None:
 
         [first] = await answered(on, new)
         assert first.fits is None
+
+
+async def test_a_worker_that_stays_begins_without_and_learns_again(tmp_path: Path) -> None:
+    """One on another machine, when the others have new code."""
+    async with gateway(tmp_path, workers=1) as on:
+        old = await on.worker(serves=SERVES)
+        stays = await on.connect()
+        stays.send(Hello(index=1, service=SERVES))
+        stays.send(Ready())
+        asking = on.post("/echo", 0)
+        held, _ = await old.batch()
+        await answered(on, stays, limit=3.0)
+        [stats] = on.service.batching.dispatcher.stats()
+        assert stats.fits == 3.0
+
+        await on.standby(2, serves=SERVES)
+        on.service.take_over([2], on.service.prepare_take_over([2]))
+        old.answer(held, [b"0"])
+        await asking
+        [stats] = on.service.batching.dispatcher.stats()
+        assert stats.fits == math.inf
+        await answered(on, stays, limit=2.0)
+
+        [stats] = on.service.batching.dispatcher.stats()
+        assert stats.fits == 2.0
+        assert await metrics(on, "uncork_batch_limit{") == [
+            'uncork_batch_limit{api="echo",service="fake",worker="1"} 2.0'
+        ]
 
 
 async def test_cost_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
