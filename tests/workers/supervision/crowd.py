@@ -84,6 +84,8 @@ class Crowd:
         self.retiring: set[int] = set()
         """The launches of processes that finish their batch and exit when they are not needed any more."""
         self.took_over: list[set[int]] = []
+        self.reasons: dict[int, str] = {}
+        """Why replacement workers have failed, by index, as they have said."""
         self.local = LocalWorkers(
             target=target, workers=workers, gpus=gpus, environment={"GREETING": "hello"}
         )
@@ -94,6 +96,7 @@ class Crowd:
             workers=workers,
             on_exit=self.exited,
             take_over=self.take_over,
+            explain=lambda index: self.reasons.pop(index, None),
             retire=lambda launch: launch in self.retiring,
         )
         self._open: set[asyncio.StreamWriter] = set()

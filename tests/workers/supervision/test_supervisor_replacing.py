@@ -87,6 +87,7 @@ async def test_a_replacement_that_fails_leaves_the_old_workers_in_force(
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
         on.refusal, on.leaving = refusal, {worker.launch for worker in old.values()}
+        on.reasons = dict.fromkeys(old, "the failure of an earlier attempt")
         (tmp_path / "echo.py").write_text(code)
         with pytest.raises(ReplacementFailed, match=says):
             await replace_all(on.supervisor)

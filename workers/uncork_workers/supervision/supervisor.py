@@ -252,6 +252,8 @@ class Supervisor:
     ) -> AsyncIterator[Standbys]:
         """Give standbys for these workers once they are ready; kill those that do not take over."""
         standbys = Standbys(self, start or self._start)
+        for index in indexes:
+            self._explain(index)  # forgets what a standby of an earlier attempt has said
         try:
             for index in indexes:
                 standbys.processes.append(await standbys.start(index, standby=True))
