@@ -222,7 +222,8 @@ class RunningService:
                 served.restore()
 
     async def recycle(self) -> None:
-        await self._supervisor.replace(0)
+        for process in self._supervisor.current_workers()[:1]:
+            await self._supervisor.replace(process)
 
     async def resize(self) -> None:
         before, workers = self._supervisor.workers, self._workers + self._choices.choice([0, 1, 2])

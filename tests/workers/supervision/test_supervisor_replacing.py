@@ -166,7 +166,7 @@ async def test_two_who_want_all_replaced_are_served_one_after_the_other(tmp_path
 async def test_one_worker_is_replaced_alone(tmp_path: Path) -> None:
     async with crowd(tmp_path, workers=2) as on:
         old = await on.workers(2)
-        await on.supervisor.replace(1)
+        assert await on.supervisor.replace(on.supervisor.current_workers()[1])
         new = await on.newcomers.get()
         await goes(old[1])  # it is not in on.leaving
         assert (new.hello.index, old[0].alive(), on.exits.empty()) == (1, True, True)

@@ -63,7 +63,7 @@ class Recycler:
         for worker in workers:
             reason = self._reason(worker)
             if reason and self._clock() >= self._failures.get(worker.index, (0, 0.0))[1]:
-                await self._recycle(worker.index, reason)
+                await self._recycle(worker, reason)
 
     def _reason(self, worker: WorkerProcess) -> str:
         """Return why to replace a worker; empty if there is no reason."""
@@ -77,9 +77,11 @@ class Recycler:
         memory_bytes = resident_bytes(worker.pid)
         return f"uses {mebibytes(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
 
-    async def _recycle(self, index: int, reason: str) -> None:
+    async def _recycle(self, worker: WorkerProcess, reason: str) -> None:
+        index = worker.index
         try:
-            await self._supervisor.replace(index)
+            if not await self._supervisor.replace(worker):
+                return
         except ReplacementFailed as error:
             failures = self._failures.get(index, (0, 0.0))[0] + 1
             # Each attempt loads the service once more, next to the running workers.

@@ -209,17 +209,20 @@ class Supervisor:
         finally:
             self._replacing_all -= 1
 
-    async def replace(self, index: int) -> None:
+    async def replace(self, worker: WorkerProcess) -> bool:
         """Replace one worker; gives way to :meth:`replacing_all`.
+
+        Returns False, and does nothing, if it has ended or was replaced meanwhile.
 
         Raises:
             ReplacementFailed: see :meth:`replacing_all`.
         """
         async with self._replacing:
-            if index not in self._handles:
-                raise ReplacementFailed("the worker has been stopped")
-            async with self._standing_by([index], lambda: self._replacing_all > 0) as standbys:
+            if worker not in self.current_workers():
+                return False
+            async with self._standing_by([worker.index], lambda: self._replacing_all > 0) as standbys:
                 standbys.take_over()
+        return True
 
     def start_by(self, start: Starter) -> None:
         """Start workers in another way from now on; those that run stay. It must be of the launcher."""
