@@ -203,6 +203,25 @@ def test_a_batch_without_them_has_defaults() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (b'{"n":%b}' % (b"7" * 5000), "4300 digits"),
+        (b'{"n":%b%b}' % (b"[" * 100_000, b"]" * 100_000), "it is nested too deeply"),
+        (b'{"\\ud800":1}', "half of a character"),
+    ],
+)
+def test_parameters_that_cannot_be_read_are_an_error_of_their_client(wrong: bytes, why: str) -> None:
+    """The gateway checks only their structure, and other requests of the batch run."""
+    service = Recording()
+    reply, answers = run_batch(service, "predict", b"1", b"2", b"3", parameters=[b"", wrong, b'{"t":NaN}'])
+
+    assert reply.statuses == [200, 400, 200]
+    assert answers[1].decode().startswith("the parameters cannot be read: ")
+    assert why in answers[1].decode()
+    assert [[row.item for row in call] for call in service.calls] == [[1, 3]]
+
+
 def test_a_stream_has_the_parameters_and_headers_of_its_request() -> None:
     stream = recorded(b"1", to="stream", parameters=[b'{"a":1}'], headers=[{"x-tenant": "t"}])
     assert stream.others == [({"a": 1}, {"x-tenant": ("t",)})]

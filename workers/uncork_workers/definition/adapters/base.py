@@ -154,14 +154,25 @@ def decode_leniently(decoder: msgspec.json.Decoder[_Decoded], document: bytes) -
                 raise msgspec.DecodeError(json_fault(document, error)) from error
             raise
         try:
-            text = document.decode()
-            values = json.loads(text, parse_float=_finite)
-            if "\\u" in text:
-                json.dumps(values, ensure_ascii=False).encode()  # halves of surrogate pairs raise
+            values = parse_json(document, parse_float=_finite)
         except ValueError as fault:  # Python's message has the place in all requests
             raise msgspec.DecodeError(json_fault(document, ValueError("JSON is malformed"))) from fault
         decoded: _Decoded = msgspec.convert(values, decoder.type, str_keys=True)
         return decoded
+
+
+def parse_json(document: bytes, *, parse_float: Callable[[str], float] | None = None) -> Any:
+    """Parse JSON in which clients may have written NaN and infinity.
+
+    Raises:
+        ValueError: if it is malformed, or has half of a surrogate pair or an integer of thousands of digits.
+        RecursionError: if it is nested too deeply.
+    """
+    text = document.decode()
+    values = json.loads(text, parse_float=parse_float)
+    if "\\u" in text:
+        json.dumps(values, ensure_ascii=False).encode()  # halves of surrogate pairs raise
+    return values
 
 
 def decode_rows(

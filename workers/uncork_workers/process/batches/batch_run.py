@@ -1,6 +1,5 @@
 """One batch inside the worker: run its requests, search for those at fault, and make the reply."""
 
-import json
 import logging
 import math
 import time
@@ -13,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from uncork_workers.definition.adapters import InvalidInput
+from uncork_workers.definition.adapters.base import parse_json
 from uncork_workers.definition.outputs.encoding import OK, CompleteResponse
 from uncork_workers.definition.outputs.split import SplitResults
 from uncork_workers.definition.service import ApiDefinition
@@ -29,6 +29,7 @@ from uncork_workers.process.context import NO_PARAMETERS
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.costs import Extent
 from uncork_workers.wire.forms import RowsForm, compact_forms, expand_forms
+from uncork_workers.wire.json_faults import json_fault
 from uncork_workers.wire.messages import Batch, ExceptionReport, Reply, RowPath
 
 log = logging.getLogger("uncork.worker")
@@ -78,7 +79,7 @@ class BatchRun:
             () if batch.costs is None else by_request(batch.costs, batch.rows),
             batch.metas or (),
             batch.raw or (),
-            _parameters_of(batch.parameters) if batch.parameters else (),
+            list(map(_parameters_of, batch.parameters or ())),
             _classes_of(batch, api.description.classes) if api.description.classes else (),
             range(count),
         )
@@ -321,8 +322,12 @@ class BatchRun:
             self._answer(at, CompleteResponse(_FAILED, detail))
 
 
-def _parameters_of(texts: Sequence[bytes]) -> list[Mapping[str, Any]]:
-    return [json.loads(text) if text else NO_PARAMETERS for text in texts]
+def _parameters_of(text: bytes) -> Mapping[str, Any] | InvalidInput:
+    """Return the parameters of a request; if they cannot be read, the reason for its client."""
+    try:
+        return parse_json(text) if text else NO_PARAMETERS
+    except (ValueError, RecursionError) as error:
+        return InvalidInput(f"the parameters cannot be read: {json_fault(text, error)}")
 
 
 def _classes_of(batch: Batch, names: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, islice, repeat
 from typing import Any, TypeVar
 
+from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.outputs.encoding import (
     Array,
     CompleteResponse,
@@ -90,9 +91,13 @@ class HandlerCalls:
         """Return the rows of all requests.
 
         Raises:
-            BaseException: what the adapter raises; :class:`InvalidInput` for a body that is not valid.
+            BaseException: what the adapter raises; :class:`InvalidInput` for a body that is not valid, or
+                parameters that cannot be read.
         """
         self._merging, self._called = requests, None
+        for one in requests.parameters:
+            if isinstance(one, InvalidInput):
+                raise InvalidInput(*one.args)  # an exception of its own: a traceback keeps the batch alive
         return merge(self._adapter, requests)
 
     def results(self, requests: BatchRequests) -> Sequence[Result]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -27,7 +27,8 @@ class BatchRequests(NamedTuple):
     """Some requests of a batch; every field has one value per request.
 
     ``costs`` (of each row of a request), ``metas``, ``raw`` (how a request gets its rows), ``parameters`` and
-    ``classes`` are empty if the batch has none. ``positions`` are those of the requests in the batch.
+    ``classes`` are empty if the batch has none. Parameters that cannot be read are an InvalidInput.
+    ``positions`` are those of the requests in the batch.
     """
 
     bodies: Sequence[bytes]
@@ -36,7 +37,7 @@ class BatchRequests(NamedTuple):
     costs: Sequence[Sequence[float]] = ()
     metas: Sequence[Meta] = ()
     raw: Sequence[Wanted] = ()
-    parameters: Sequence[Mapping[str, Any]] = ()
+    parameters: Sequence[Any] = ()
     classes: Sequence[str] = ()
     positions: Sequence[int] = ()
 
