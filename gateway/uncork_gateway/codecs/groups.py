@@ -14,6 +14,7 @@ from uncork_gateway.codecs.parts import part_of
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header, combined
 from uncork_gateway.protocols.decoding import decode_json
+from uncork_gateway.protocols.lenient_json import read_members
 from uncork_gateway.protocols.raw_json import is_object, members
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor, pick_rows
@@ -30,8 +31,6 @@ from uncork_workers.wire.schema import ApiDescription
 Row = bytes | Raw
 Values = tuple[bytes | None, ...]
 """The text of each field of a row that ``group_by`` names; None for a field that the row does not have."""
-
-_parameters_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 class RowGroups:
@@ -207,7 +206,8 @@ class Grouping:
         """
         parameters = {}
         if self._reads_parameters and payload.parameters:
-            parameters = _parameters_decoder.decode(payload.parameters)
+            # Those that are no values of a group may be NaN or infinite.
+            parameters = read_members(payload.parameters, name="parameters")
         if not payload.parts:
             return replace(payload, group=self._text(payload.values, of_headers, parameters))
         parts = []

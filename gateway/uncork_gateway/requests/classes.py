@@ -9,6 +9,8 @@ import msgspec
 
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header, printable
+from uncork_gateway.protocols.lenient_json import read_members
+from uncork_gateway.protocols.raw_json import NULL
 from uncork_gateway.telemetry.metrics import ApiTally
 
 CLASS_HEADER = "X-Request-Class"
@@ -16,12 +18,7 @@ _NAME = CLASS_HEADER.lower().encode()
 _PRIORITY = "priority"
 _SECOND = 2
 
-
-class _Parameters(msgspec.Struct):
-    priority: int | None = None
-
-
-_decoder = msgspec.json.Decoder(_Parameters)
+_decoder: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
 
 
 class Classes(NamedTuple):
@@ -71,12 +68,11 @@ class Classes(NamedTuple):
 
     def _level(self, parameters: bytes) -> int:
         """Return the level in the parameters; 0 for the default class."""
+        text = read_members(parameters, name="parameters").get(_PRIORITY, msgspec.Raw(NULL))
         try:
-            level = _decoder.decode(parameters).priority or 0
-        except msgspec.ValidationError:
+            level = _decoder.decode(text) or 0
+        except msgspec.DecodeError:
             level = -1
-        except msgspec.DecodeError as error:
-            raise BadRequest(f"the parameters are not valid JSON: {error}") from None
         if not 0 <= level <= _SECOND:
             first, second = self.names
             raise BadRequest(

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -178,6 +179,13 @@ def test_headers_and_parameters_complete_the_group() -> None:
     assert value_of(found.complete(payload, headers).group or b"") == (None, 1, 2.0, "b, ü")
     with pytest.raises(BadRequest, match="the header x-b must have at most 256 bytes, got 257"):
         found.of_headers([(b"X-B", b"x" * 257)])
+
+
+def test_other_parameters_may_be_infinite() -> None:
+    payload = codec_for(Json()).decode(b'{"n":1}')
+    assert complete(payload, parameters={"t": [math.inf, math.nan], "g": 2}).group == b"2"
+    with pytest.raises(BadRequest, match="true or false, got -Infinity"):
+        complete(payload, parameters={"g": -math.inf})
 
 
 def test_a_parameter_stands_for_a_field_that_no_row_has() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ BULK = (b"X-Request-Class", b"bulk")
         (None, {"priority": 1}, False),
         (None, {"priority": 2}, True),
         (None, {"priority": None, "beams": [1]}, False),
+        (None, {"priority": 2, "beams": math.nan}, True),
         (b"bulk", {"priority": 0}, True),
         (b"bulk", {"priority": 2}, True),
         (b"interactive", {"priority": 1}, False),
