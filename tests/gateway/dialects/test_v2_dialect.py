@@ -103,6 +103,16 @@ def test_an_array_takes_one_input() -> None:
         read(dialect(shape=[]), v2_bodies.request(ints(1), ints(2, name="y")))
 
 
+@pytest.mark.parametrize("names", [["\ud800"], ["x", "\ud800"]])
+@pytest.mark.parametrize("kind", ["json", "dataframe"])
+def test_an_input_name_that_is_no_text_is_refused(kind: str, names: list[str]) -> None:
+    """A frame of the batch would have it, and could not be written."""
+    codec = make_codec({"kind": kind} | ({"columns": None} if kind == "dataframe" else {}), None)
+    speaks = V2(codec, model="m", inputs=Inputs("objects"), saw=lambda outputs: None)
+    with pytest.raises(BadRequest, match=r"^the input name '\\ud800' has half of a character$"):
+        read(speaks, v2_bodies.request(*[ints(1, name=name) for name in names]))
+
+
 # Out
 
 
