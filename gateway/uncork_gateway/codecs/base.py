@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # The most bytes of a header in a frame, apart from its name and value.
 _BYTES_PER_HEADER = 8
+# Less than the objects of a request take.
+_FREE_BYTES = 4096
 
 
 class Sink(Protocol):
@@ -64,6 +66,7 @@ class Marshalled(msgspec.Struct):
         meta: headers and query, for a body that reaches the worker unchanged.
         sink: receives the response if it is streamed.
         span: the request's span if it is traced.
+        rest_bytes: the bytes of the client's body that are no rows; the dialect may keep them.
         locate: converts a row's path to a path in the client's body; None if the body is the rows.
     """
 
@@ -88,17 +91,27 @@ class Marshalled(msgspec.Struct):
     parameters: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
     request_id: str = ""
+    rest_bytes: int = 0
+
+    def came_in(self, size_bytes: int) -> None:
+        """Count what the client's body of ``size_bytes`` has besides the rows, if it is large.
+
+        A little, such as the names of inputs, does not count: bodies with equal rows then have equal lengths.
+        """
+        rest = size_bytes - len(self.body) - len(self.parameters)
+        if rest > _FREE_BYTES:
+            self.rest_bytes = max(0, rest - sum([len(part.payload.body) for part in self.parts]))
 
     @property
     def size_bytes(self) -> int:
-        """The size of the request in a batch: its body, and the parameters or headers sent with it."""
+        """The size of the request: its rows, all else in the client's body, and headers for the handler."""
         size, headers, meta = len(self.body) + len(self.parameters), self.headers, self.meta
         if meta is not None:
             size += len(meta.content_type) + len(meta.query)
             headers += meta.headers
         if headers:
             size += sum([len(name) + len(value) + _BYTES_PER_HEADER for name, value in headers])
-        return size + len(self.request_id)
+        return size + len(self.request_id) + self.rest_bytes
 
     def path_to(self, place: RowPath) -> str:
         """Return the path in the client's body of a value in the rows, for error messages."""

@@ -27,11 +27,22 @@ def part_of(whole: Marshalled, rows: Sequence[int], payload: Marshalled, *, grou
         parameters=whole.parameters,
         headers=whole.headers,
         request_id=whole.request_id,
+        rest_bytes=_names_bytes(payload.form) if whole.rest_bytes else 0,
         span=whole.span,
         group=group,
         locate=partial(_in_whole, whole, rows),
     )
     return Part(rows, own)
+
+
+def _names_bytes(form: Form) -> int:
+    match form:
+        case ColumnsForm(columns):
+            return sum([len(name.encode()) for name, _ in columns])
+        case TableForm(header):
+            return len(header.encode())
+        case _:
+            return 0
 
 
 def divided(payload: Marshalled, count: int) -> Marshalled:

@@ -114,6 +114,7 @@ class InferMethod:
         if asked.payload is not None:
             return asked.payload
         payload = asked.route.dialect.read(asked.request)
+        payload.came_in(len(asked.message))
         if not (asked.route.streams or asked.route.has_siblings):
             self._known.note(asked.message, asked.route, payload)
         return payload

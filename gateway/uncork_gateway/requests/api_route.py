@@ -86,9 +86,10 @@ class ApiRequest(BufferedRequest[ApiRoute]):
             self._route.cancel(self._submitted)
 
     def _dispatch(self, body: bytes) -> None:
-        self._submit(self._route.dialect.read(body, self._head.headers))
+        self._submit(self._route.dialect.read(body, self._head.headers), len(body))
 
-    def _submit(self, payload: Marshalled) -> None:
+    def _submit(self, payload: Marshalled, size_bytes: int) -> None:
+        payload.came_in(size_bytes)
         head, route = self._head, self._route
         payload.contract = route.contract
         if route.headers or route.grouping is not None or self._span is not None:

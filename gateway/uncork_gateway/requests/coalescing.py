@@ -246,8 +246,9 @@ def _key(asked: ApiSubmission, credentials: Hashable) -> Hashable:
     if meta is not None:
         headers = tuple([header for header in meta.headers if not _IDS.fullmatch(header[0])])
         meta = replace(meta, headers=headers)
+    none = {"note": None, "span": None, "locate": None, "request_id": "", "rest_bytes": 0}
     return (
-        astuple(replace(payload, cost=NO_COST, note=None, span=None, locate=None, meta=meta, request_id="")),
+        astuple(replace(payload, cost=NO_COST, meta=meta, **none)),
         tuple(payload.cost.of_rows),
         getattr(locate, "func", locate),
         getattr(locate, "args", ()),

@@ -189,7 +189,7 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
             self._submissions(whole, at_once),
             at_once=at_once,
             rows=sum([one.rows if one.cost.total is None else one.cost.total for one in sized]),
-            size_bytes=sum([one.size_bytes for one in sized]),
+            size_bytes=max(whole.size_bytes, sum([one.size_bytes for one in sized])),
         )
 
     def _submissions(self, whole: ApiSubmission, at_once: int) -> Iterator[ApiSubmission]:

@@ -89,7 +89,7 @@ class StreamRequest(ApiRequest):
 
     def _dispatch(self, body: bytes) -> None:
         self._submitted_at = time.perf_counter()
-        self._submit(replace(self._route.dialect.read(body, self._head.headers), sink=self))
+        self._submit(replace(self._route.dialect.read(body, self._head.headers), sink=self), len(body))
 
     @property
     def _id(self) -> str:

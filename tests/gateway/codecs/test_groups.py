@@ -205,6 +205,20 @@ def test_an_input_of_groups_has_one_value_per_row() -> None:
         codec_for(Json()).marshal_columns(tensors)
 
 
+@pytest.mark.parametrize("kind", ["tensors", "csv"])
+def test_long_names_count_in_every_part(kind: str) -> None:
+    """The message to the worker has them, too."""
+    name = "n" * 5000
+    tensors = [Tensor(each, "INT64", (2,), "flat", b"1,2") for each in ("g", name)]
+    payload = {
+        "tensors": lambda: codec_for(Json()).marshal_columns(tensors),
+        "csv": lambda: codec_for(DataFrame()).decode(f"g,{name}\n1,1\n2,2\n".encode(), "text/csv"),
+    }[kind]()
+    payload.came_in(5100)
+    sizes = [part.payload.size_bytes for part in complete(payload).parts]
+    assert [5000 <= size < 5100 for size in sizes] == [True, True]
+
+
 def test_errors_name_the_row_of_the_whole_request() -> None:
     whole = complete(codec_for(Json()).marshal([b'{"g":1}', b'{"g":2}', b'{"g":1}', b'{"g":2}']))
     assert [part.payload.path_to(RowPath(1, ("n",))) for part in whole.parts] == ["`$[2].n`", "`$[3].n`"]

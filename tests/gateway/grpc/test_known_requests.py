@@ -100,6 +100,16 @@ def test_a_known_request_is_read_as_if_it_were_new(sent: list[bytes], cut: bool)
         assert stage.read(one) == _like(stage).read(one)
 
 
+def test_all_of_a_message_counts_against_the_queue() -> None:
+    """The response may need more than the values, and what is kept for it takes memory as they do."""
+    long = "x" * 10_000
+    outputs = [{"name": long}]
+    for sent in (written(1, id=long), written(1, outputs=outputs), written(1, parameters={long: {}})):
+        found = Stage().read(sent)
+        assert not isinstance(found, str)
+        assert len(long) <= found[2].size_bytes <= len(sent)
+
+
 @pytest.mark.parametrize("typed", [False, True])
 def test_requests_are_known_when_they_come_for_the_third_time(typed: bool) -> None:
     stage, predicting = Stage(), Stage(Predict)

@@ -10,7 +10,13 @@ from tests.dispatcher.wrapped_core import note_sources
 from tests.gateway.client import Client, Connection, Reply, request
 from tests.gateway.running import turns
 from tests.gateway.stage import Stage, detail
+from uncork_gateway.codecs import Marshalled, codec_of, grouping
+from uncork_gateway.dialects import V2, Dialect, Native, Rest
 from uncork_gateway.dialects.base import HandlerResult
+from uncork_gateway.dialects.inputs import ANY_INPUTS
+from uncork_gateway.dialects.text_models import TEXT_MODELS
+from uncork_workers.definition.adapters import DataFrame, Json, Text
+from uncork_workers.wire.schema import ApiDescription
 
 
 async def test_an_answer_says_where_it_comes_from() -> None:
@@ -146,6 +152,58 @@ async def test_a_body_that_cannot_be_weighed_is_refused() -> None:
 
     assert detail(bad, 400) == "the field 'n' is missing"
     assert good.status == 200
+
+
+_LONG = b"x" * 100_000
+_V2 = b'{"inputs":[{"name":"x","datatype":"INT8","shape":[1],"data":[1]%b}]%b}'
+
+
+@pytest.mark.parametrize(
+    ("speaks", "body"),
+    [
+        ("v2", _V2 % (b"", b',"id":"%b"' % _LONG)),
+        ("v2", _V2 % (b"", b',"other":"%b"' % _LONG)),
+        ("v2", _V2 % (b"", b',"outputs":[{"name":"%b"}]' % _LONG)),
+        ("v2", _V2 % (b',"parameters":{"p":"%b"}' % _LONG, b"")),
+        ("v2", _V2.replace(b"x", _LONG) % (b"", b"")),
+        ("v1", b'{"instances":[1],"other":"%b"}' % _LONG),
+        ("table", b'{"a":{"%b":1}}' % _LONG),
+        ("table", b'[{"a":1},%b{"a":1}]' % (b" " * 100_000)),
+        ("embeddings", b'{"input":["a"],"other":"%b"}' % _LONG),
+        ("embeddings", b'{"input":["a","a"],"model":"%b"}' % _LONG),
+        ("rerank", b'{"query":"a","documents":["a"],"other":"%b"}' % _LONG),
+        ("groups", b'{"inputs":{"g":[1,2],"n":[1,2]},"other":"%b"}' % _LONG),
+    ],
+)
+async def test_all_of_a_body_counts_against_the_queue(speaks: str, body: bytes) -> None:
+    """The response may need more than the rows, and what is kept for it takes memory as rows do."""
+    adapter = {"table": DataFrame(), "embeddings": Text(), "groups": Json()}.get(speaks, Json())
+    group_by = "g" if speaks == "groups" else None
+    api = ApiDescription(name="echo", route="/", input=adapter.describe(), group_by=group_by)
+    codec = codec_of(api)
+    dialects: dict[str, Dialect] = {
+        "v2": V2(codec, model="m", inputs=ANY_INPUTS, saw=print),
+        "v1": Rest(codec, kserve=False),
+        "groups": Rest(codec, kserve=False),
+        "table": Native(codec),
+        **{name: kind(codec) for name, kind in TEXT_MODELS.items()},
+    }
+    stage = Stage(dialect=dialects[speaks], grouping=grouping(api))
+    stage.runner.gate.clear()
+    running = asyncio.create_task(stage.dispatcher.call("echo", Marshalled(b"1", rows=1)))
+    stage.route.max_body_bytes = 2 * len(_LONG)
+    client = Client(body, said=True)
+    asking = stage.post(client)
+    await turns()
+    [stats] = stage.dispatcher.stats()
+
+    assert stats.queued_bytes == pytest.approx(len(body), abs=100)
+    client.leave()
+    await asking
+    stage.runner.gate.set()
+    await running
+    [stats] = stage.dispatcher.stats()
+    assert stats.queued_bytes == 0
 
 
 async def test_the_dispatcher_is_told_which_connection_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -637,6 +637,13 @@ def test_times_that_pass_while_a_computation_runs_begin_no_other() -> None:
     assert all([type(result) for result in one.got] == [RequestExpired] for one in asked)
 
 
+def test_what_a_body_has_besides_its_rows_keeps_no_requests_apart() -> None:
+    orders = Orders()
+    for rest_bytes in (0, 5000):
+        orders.send(key=0, timeout=1.0, rest_bytes=rest_bytes)
+    assert orders.begun == 1
+
+
 def test_a_cost_that_a_reload_has_changed_keeps_requests_apart() -> None:
     """The handler sees it."""
     orders = Orders()
