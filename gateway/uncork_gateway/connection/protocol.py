@@ -90,8 +90,7 @@ class HttpProtocol:
         if (count := self._listener.opened()) == "flooded":
             transport.abort()
         elif count == "too many":
-            full = Unavailable("too many connections", reason="too_many_connections")
-            self._replies.add(Refusal(self, full, request_id=new_request_id()))
+            self.give_up(Unavailable("too many connections", reason="too_many_connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state = CLOSED

@@ -424,8 +424,10 @@ async def test_connections_are_bounded() -> None:
     [reply] = third.replies()
     assert (reply.status, reason(reply)) == (503, "too_many_connections")
     assert (reply.headers["retry-after"], reply.headers["connection"]) == ("1", "close")
-    assert third.is_closing()
-    third.leave()
+    assert (third.closed, third.is_closing()) == (True, False)
+    third.send(sized())  # if it stayed unread, the system would reset the connection, and discard the reply
+    third.end()
+    assert (third.replies(), third.is_closing()) == ([reply], True)
     first.leave()
     fourth = Connection(server)
     for connection in (second, fourth):
