@@ -67,6 +67,8 @@ def check_head(
     _check_target(method, target)
     hosts = [value for name, value in headers if name.lower() == b"host"]
     _check_host(hosts, version)
+    if version == "1.0" and any(name.lower() == b"transfer-encoding" for name, _ in headers):
+        raise BadRequest("HTTP/1.0 has no transfer encodings; send Content-Length")
     if allowed_hosts and not all(names_us(host, allowed_hosts) for host in hosts):
         raise wrong_host(hosts[0])
 

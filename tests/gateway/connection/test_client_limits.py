@@ -99,6 +99,12 @@ TABLE = {
     "method in lower case": (sized(start=b"post / HTTP/1.1"), 400, False),
     "endless method": (LONG, 400, False),
     "HTTP/1.0": (sized(start=b"POST / HTTP/1.0"), 200, False),
+    "chunks, HTTP/1.0": (chunked(ONE_CHUNK + b"\r\n", start=b"POST / HTTP/1.0"), 400, False),
+    "chunks elsewhere, HTTP/1.0": (
+        chunked(ONE_CHUNK + b"\r\n", b"connection: keep-alive", start=b"PUT /x HTTP/1.0"),
+        400,
+        False,
+    ),
     "HTTP/1.2": (sized(start=b"POST / HTTP/1.2"), 400, False),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, False),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(30), 400, False),
