@@ -38,6 +38,8 @@ IDS = (
 NO_STORE = {"cache-control": "no-store"}
 """For pages that show a state: a cache would show an earlier one."""
 
+WITHOUT_BODY = (204, 304)
+"""The statuses whose responses have no body, and no Content-Length of ours (RFC 9110, 8.6)."""
 LONGEST_REQUEST_ID = 128
 _GIVEN_ID = re.compile(rb"[ -~]{1,%d}" % LONGEST_REQUEST_ID)
 _OURS = secrets.token_hex(8).encode()

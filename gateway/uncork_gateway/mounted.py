@@ -11,6 +11,7 @@ from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.headers import (
     CONTENT_LENGTH,
     REQUEST_ID,
+    WITHOUT_BODY,
     Header,
     new_request_id,
     request_id_of,
@@ -219,7 +220,8 @@ class _Exchange:
     # Called by the request
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
-        self._begin(request, status, head, [(CONTENT_LENGTH, b"%d" % len(body))])
+        length = [(CONTENT_LENGTH, b"%d" % len(body))] if body or status not in WITHOUT_BODY else []
+        self._begin(request, status, head, length)
         self._response.write(body)
         self._response.end()
 

@@ -210,7 +210,9 @@ class _Reading:
         self._body += body
 
     def on_message_complete(self) -> None:
-        if "transfer-encoding" not in self._headers:
+        if self._parser.get_status_code() in (204, 304):
+            assert "content-length" not in self._headers
+        elif "transfer-encoding" not in self._headers:
             assert self._headers["content-length"] == str(len(self._body))
         self.replies.append(Reply(self._parser.get_status_code(), self._headers, self._body))
 

@@ -17,7 +17,8 @@ from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.running import turns
 from tests.loops import until
 from uncork_gateway.mounted import ResponseCutShort, serve_mounted
-from uncork_workers.wire.messages import AnswerHead, Cancel, Piece
+from uncork_workers.wire.frames import encode_frame
+from uncork_workers.wire.messages import AnswerHead, Cancel, Piece, Reply
 from uncork_workers.wire.schema import ApiDescription, ApiSettings
 
 ROOT = "/app/models"
@@ -139,6 +140,18 @@ async def test_a_request_is_answered_below_the_path(tmp_path: Path) -> None:
         assert (call.status, call.body) == (200, b"[1,2]")
         assert call.headers["content-length"] == "5"
         assert (call.headers["x-request-id"], call.headers["x-batch-size"]) == ("mine", "1")
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_a_response_without_a_body_has_no_length(tmp_path: Path, status: int) -> None:
+    async with mounted(tmp_path) as (on, worker):
+        call = Call(on, "/echo", b"1")
+        batch, _ = await worker.batch()
+        reply = Reply(batch.batch, True, 0.001, [status], [0], [(1, 0.001)], content_types=["text/plain"])
+        worker.send_bytes(encode_frame(reply, [b""]))
+        await call.done()
+        assert (call.status, call.body) == (status, b"")
+        assert "content-length" not in call.headers
 
 
 @pytest.mark.parametrize("left", ["while it runs", "while it is queued", "before its body is complete"])

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,14 +27,13 @@ from uncork_gateway.errors import (
     problem,
     unexpected,
 )
-from uncork_gateway.headers import Header, header_lines, with_request_id
+from uncork_gateway.headers import CONTENT_LENGTH, WITHOUT_BODY, Header, header_lines, with_request_id
 from uncork_gateway.interfaces import Connection, QueuedRequest
 
 log = logging.getLogger("uncork.gateway")
 
 _NOT_IN_HEADERS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _HOP_BY_HOP = (b"connection", b"transfer-encoding")
-_WITHOUT_BODY = (204, 304)
 
 
 @dataclass(slots=True, eq=False)
@@ -216,13 +216,14 @@ class AsgiRequest:
             if _NOT_IN_HEADERS.search(name) or _NOT_IN_HEADERS.search(value):
                 raise ValueError(f"response header {name!r} has a line break or NUL: {value!r}")
             name = name.lower()
-            if name == b"content-length":
+            if name == CONTENT_LENGTH:
                 self._missing_bytes = int(value)
             elif name == b"connection" and value.lower() == b"close":
                 self.keep_alive = False
-            if name not in _HOP_BY_HOP:
+            # A 304 may have the length of the 200.
+            if name not in _HOP_BY_HOP and (name != CONTENT_LENGTH or status != HTTPStatus.NO_CONTENT):
                 kept.append((name, value))
-        self._has_body = self._scope["method"] != "HEAD" and status not in _WITHOUT_BODY
+        self._has_body = self._scope["method"] != "HEAD" and status not in WITHOUT_BODY
         # HTTP/1.0 has no chunks: without a length, the end of the connection is that of the body.
         is_endless = self._has_body and self._missing_bytes is None
         self._is_chunked = is_endless and self._scope["http_version"] != "1.0"

@@ -28,7 +28,7 @@ from uncork_gateway.connection.state import BODY, CLOSED, ENDED, HEAD, IDLE, LIN
 from uncork_gateway.connection.timeouts import Timeouts
 from uncork_gateway.connection.unparsed import ReadingFlow, Unparsed
 from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
-from uncork_gateway.headers import new_request_id, request_id_of
+from uncork_gateway.headers import WITHOUT_BODY, new_request_id, request_id_of
 from uncork_gateway.interfaces import FastPathRequest, Handler, QueuedRequest, Request
 from uncork_gateway.telemetry.access_log import AccessLog
 
@@ -228,8 +228,8 @@ class HttpProtocol:
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
         if not self.transport.is_closing():
-            head = self._reply_head(request, status, head)
-            reply = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+            length = b"content-length: %d\r\n" % len(body) if body or status not in WITHOUT_BODY else b""
+            reply = b"%b%b\r\n%b" % (self._reply_head(request, status, head), length, body)
             if request.keep_alive and not self._replies.queued:
                 self._bursts.send(self.transport, reply)
             else:  # Whatever this connection does next must come after the reply.

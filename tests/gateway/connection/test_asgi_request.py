@@ -94,6 +94,7 @@ async def test_some_replies_have_no_body(sent: bytes, status: int) -> None:
     await turns()
     assert connection.received.count(b"HTTP/1.1 %d" % status) == 2
     assert b"abc" not in connection.received
+    assert (b"content-length: 3" in connection.received) == (status != 204)
     assert b"transfer-encoding" not in connection.received
     assert not connection.closed
 

@@ -225,6 +225,7 @@ async def test_a_response_reaches_only_its_client(tmp_path: Path) -> None:
     assert replies["created"].headers["location"] == "/7"
     assert replies["created"].headers.get_list("x-note") == ["é"]
     assert {name for name, reply in replies.items() if "location" in reply.headers} == {"created"}
+    assert {name for name, reply in replies.items() if "content-length" not in reply.headers} == {"empty"}
     assert {reply.headers["x-batch-size"] for reply in replies.values()} == {"8"}
     assert counted == {"200": 4, "201": 1, "204": 1, "404": 1, "409": 1, "410": 1}
 
