@@ -14,7 +14,7 @@ from uncork.config.option_fields import MOST_BYTES, option
 from uncork.config.sources import Kind, Source
 from uncork.server.listeners import ListenerOptions
 from uncork_gateway.auth import AllowedOrigins, read_origin
-from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.connection.client_limits import MOST_REFUSED, ClientLimits
 from uncork_gateway.settings import ServerSettings
 from uncork_workers.wire.overrides import Override
 
@@ -198,8 +198,10 @@ class ServerOptions(ListenerOptions):
     def most_connections(self) -> int:
         """The most client connections of all ports; without other files, no worker could be replaced."""
         files, most = open_files(), self.max_connections or ClientLimits().max_connections
-        # A low limit is shared evenly.
-        return most if files is None else max(1, min(most, max(files - self.other_files, files // 2)))
+        if files is None:
+            return most
+        # A low limit is shared evenly, and the share of clients with those that are refused.
+        return max(1, min(most, max(files - self.other_files, files // 2 - MOST_REFUSED)))
 
     @property
     def server_settings(self) -> dict[str, Any]:

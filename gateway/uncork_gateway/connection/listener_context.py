@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from uncork_gateway.auth import AllowedOrigins, ApiKeys
 from uncork_gateway.connection.bursts import Bursts
-from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.connection.client_limits import MOST_REFUSED, ClientLimits
 from uncork_gateway.connection.turn import Turn
 from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("uncork.gateway")
 
-# Above the maximum, so many connections may be open that wait for their refusal to be read.
-_MOST_REFUSED = 16
 _LOG_AGAIN_S = 60.0
 
 
@@ -52,7 +50,7 @@ class OpenConnections:
                 "open files (ulimit -n) allow; raise them, or let clients reuse connections",
                 most,
             )
-        return "too many" if self.count <= most + _MOST_REFUSED else "flooded"
+        return "too many" if self.count <= most + MOST_REFUSED else "flooded"
 
     def closed(self) -> None:
         self.count -= 1

@@ -42,7 +42,7 @@ def test_clients_leave_files_for_workers_and_operators() -> None:
         clients = [stack.enter_context(connect(server, server.base)) for _ in range(100)]
         statuses = [status(client) for client in clients]
         served = [client for client, code in zip(clients, statuses, strict=True) if code == 200]
-        assert len(served) >= 30
+        assert len(served) >= 22
         assert 503 in statuses
         assert server.output.count("refusing client connections") == 1
 

@@ -470,7 +470,7 @@ async def test_only_allowed_hosts_are_accepted(method: bytes, host: bytes, accep
 def test_refusals_have_a_limit_too() -> None:
     """Each of them uses a file until its client has read it."""
     connections = OpenConnections()
-    assert [connections.opened(10) for _ in range(40)].index("flooded") == 26
+    assert [connections.opened(10) for _ in range(40)].index("flooded") == 18
 
 
 def test_the_log_says_so_once_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
