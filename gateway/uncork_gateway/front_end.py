@@ -52,9 +52,9 @@ class FrontEnd:
         *,
         resolve: Callable[[bytes], Handler[Any] | None] | None = None,
     ) -> None:
-        self.settings = settings
         self.routes = RouteTable(resolve)
-        self.listener = _listener(settings)
+        self.listener = ListenerContext(pool=BodyPool(0), traces=settings.traces)
+        self.change(settings)
         self.services: list[Batching] = []
         self.exposition = Exposition(self.services)
         self.ready = asyncio.Event()
@@ -200,14 +200,3 @@ class FrontEnd:
         self._end_streams()
         for service in self.services:
             service.dispatcher.close()
-
-
-def _listener(settings: ServerSettings) -> ListenerContext:
-    return ListenerContext(
-        limits=settings.clients,
-        pool=BodyPool.for_bodies(settings.max_body_bytes),
-        keys=settings.keys,
-        origins=settings.origins,
-        access_log=AccessLog() if settings.access_log else None,
-        traces=settings.traces,
-    )

@@ -83,18 +83,15 @@ class ListenerContext:
         *,
         limits: ClientLimits | None = None,
         pool: BodyPool,
-        keys: ApiKeys | None = None,
-        origins: AllowedOrigins | None = None,
-        access_log: AccessLog | None = None,
         traces: Traces | None = None,
         open_connections: OpenConnections | None = None,
         reserve: int = 0,
     ) -> None:
         self.limits = limits or ClientLimits()
         self.pool = pool
-        self.keys = keys
-        self.origins = origins
-        self.access_log = access_log
+        self.keys: ApiKeys | None = None
+        self.origins: AllowedOrigins | None = None
+        self.access_log: AccessLog | None = None
         self.traces = traces
         self.retiring = self.closing = False
         self.bursts = Bursts()
