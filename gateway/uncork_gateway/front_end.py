@@ -56,7 +56,7 @@ class FrontEnd:
         self.listener = ListenerContext(pool=BodyPool(0), traces=settings.traces)
         self.change(settings)
         self.services: list[Batching] = []
-        self.exposition = Exposition(self.services)
+        self.exposition = Exposition(lambda: [(one.name, one.collectors) for one in self.services])
         self.ready = asyncio.Event()
         self.draining = False
         self.settings_change: SettingsChange | None = None

@@ -18,7 +18,7 @@ class Measured:
 
 def exposition_of(*services: Measured) -> Exposition:
     """Return what exposes the metrics of services."""
-    return Exposition(services)
+    return Exposition(lambda: [(one.name, one.collectors) for one in services])
 
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:

@@ -1,7 +1,6 @@
 """Writes all metrics of a process in Prometheus's text format."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,32 +21,18 @@ _OPEN_METRICS = "application/openmetrics-text"
 _as_open_metrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest
 
 
-class Measured(Protocol):
-    """A source of metrics: a service, or a proxy's servers.
-
-    Attributes:
-        name: the value of the label ``service``; empty for metrics without that label.
-    """
-
-    name: str
-
-    @property
-    def collectors(self) -> Sequence[Collector]:
-        """Return the collectors of the metrics, which do not set the label."""
-        ...
-
-
 class Exposition(Collector):
     """The metrics of this process, and those of each service in it.
 
     Args:
-        services: the services, which may be others at any time.
+        services: returns the label ``service`` of each service, empty for none, and its collectors, which do
+            not set it. A proxy's servers count as one service.
 
     Attributes:
         registry: collects all of them.
     """
 
-    def __init__(self, services: Sequence[Measured]) -> None:
+    def __init__(self, services: Callable[[], Iterable[tuple[str, Sequence[Collector]]]]) -> None:
         self._services = services
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -67,9 +52,9 @@ class Exposition(Collector):
         yield InfoMetricFamily("uncork_build", "Version of the gateway.", {"version": VERSION})
         # A name may be exposed once only, with the samples of all services.
         merged: dict[str, Metric] = {}
-        for service in self._services:
-            label = {"service": service.name} if service.name else {}
-            for collector in service.collectors:
+        for name, collectors in self._services():
+            label = {"service": name} if name else {}
+            for collector in collectors:
                 for metric in collector.collect():
                     whole = merged.setdefault(
                         metric.name, Metric(metric.name, metric.documentation, metric.type)
