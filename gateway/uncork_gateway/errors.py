@@ -19,7 +19,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -219,17 +219,10 @@ def openai_error(
     return msgspec.json.encode({"error": {"message": detail, "type": kind, "param": None, "code": reason}})
 
 
-class ErrorWriter(NamedTuple):
-    """The media type of error bodies, and the function that writes one.
-
-    It takes status, detail, reason and the request's id.
-    """
-
-    media_type: str
-    write: Callable[[int, str, RefusalReason | None, bytes], bytes]
-
-
-ERROR_WRITERS: Mapping[ErrorFormat, ErrorWriter] = {
-    "problem": ErrorWriter(PROBLEM_JSON, problem),
-    "openai": ErrorWriter(JSON, openai_error),
+ErrorWriter = Callable[[int, str, RefusalReason | None, bytes], bytes]
+"""Writes an error body from status, detail, reason and the request's id."""
+ERROR_WRITERS: Mapping[ErrorFormat, tuple[str, ErrorWriter]] = {
+    "problem": (PROBLEM_JSON, problem),
+    "openai": (JSON, openai_error),
 }
+"""The media type of error bodies, and the function that writes one."""
