@@ -68,11 +68,6 @@ def read_structs(
     return [_read_struct(kind, element, expected, name) for element in raw_json.elements(text)]
 
 
-def elements(text: bytes) -> list[bytes]:
-    """Return the elements of a list in a text that is known to be valid."""
-    return [bytes(item) for item in raw_json.elements(Raw(text))]
-
-
 def _read_struct(kind: type[_T], text: Raw, expected: str, name: str) -> _T:
     if not raw_json.is_object(text):
         raise Malformed(f"{name} must be {expected}: expected an object, got {bytes(text)[:20]!r}")

@@ -9,7 +9,7 @@ from uncork_dispatcher.wording import plural
 from uncork_gateway.headers import JSON_LENGTH
 from uncork_gateway.protocols.lenient_json import read_members
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_json import NULL, SPACE, Malformed, quoted
+from uncork_gateway.protocols.raw_json import NULL, SPACE, Malformed, quoted, written
 from uncork_gateway.protocols.tensors import (
     DataForm,
     Tensor,
@@ -134,7 +134,8 @@ def write(
     if request_id is not None:
         members = {**members, "id": request_id}
     # Joined at once, so that large values are copied once.
-    text = [b"{", *[b"%b," % member(*each) for each in members.items()], b'"%b":[' % tensors_name]
+    parts = [b"%b:%b," % (quoted(name), value) for name, value in members.items()]
+    text = [b"{", *parts, b'"%b":[' % tensors_name]
     for at, tensor in enumerate(tensors):
         text += (b"," if at else b"", *_described(tensor))
     text.append(b"]}")
@@ -142,10 +143,6 @@ def write(
     if not blocks:
         return Content(b"".join(text), (JSON,))
     return Content(b"".join([*text, *blocks]), (_OCTETS, (JSON_LENGTH, b"%d" % sum(map(len, text)))))
-
-
-def member(name: str, value: bytes) -> bytes:
-    return b"%b:%b" % (quoted(name), value)
 
 
 def _halves(content: Content) -> tuple[bytes, memoryview]:
@@ -198,8 +195,6 @@ def _described(tensor: Tensor) -> tuple[bytes, ...]:
         quoted(tensor.name),
         ",".join(map(str, tensor.shape)).encode(),
         tensor.datatype.encode(),
-        b',"parameters":{%b}' % b",".join([member(*each) for each in parameters.items()])
-        if parameters
-        else b"",
+        b',"parameters":%b' % written(parameters) if parameters else b"",
     )
     return (start, b"}") if tensor.form == "binary" else (start, b',"data":[', tensor.data, b"]}")

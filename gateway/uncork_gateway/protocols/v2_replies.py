@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uncork_gateway.protocols.lenient_json import elements, read_members, read_structs
-from uncork_gateway.protocols.raw_json import NULL, Malformed
+from uncork_gateway.protocols.lenient_json import read_members, read_structs
+from uncork_gateway.protocols.raw_json import NULL, Malformed, elements, written
 from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Tensor
-from uncork_gateway.protocols.v2_message import WireTensor, member, raw_members, read, read_tensors
+from uncork_gateway.protocols.v2_message import WireTensor, raw_members, read, read_tensors
 from uncork_gateway.protocols.wire import Content, WrongReply, if_certain
 
 # Parameters of a tensor as a whole, not values of its rows.
@@ -88,7 +88,7 @@ def _split_members(members: dict[str, bytes], rows: Sequence[int]) -> list[dict[
     if text != NULL:
         parameters = raw_members(read_members(text, name="parameters"))
         for share, own in zip(shares, _split_parameters(parameters, rows), strict=True):
-            share["parameters"] = text if own == parameters else _object(own)
+            share["parameters"] = text if own == parameters else written(own)
     return shares
 
 
@@ -116,7 +116,7 @@ def _split_parameter(name: str, value: bytes, rows: Sequence[int]) -> list[bytes
     shares, at = [], 0
     for count in rows:
         own = values[at : at + count]
-        shares.append(own[0] if count == 1 else _list(own))
+        shares.append(own[0] if count == 1 else written(own))
         at += count
     return shares
 
@@ -135,7 +135,7 @@ def _join_parameters(parts: Sequence[dict[str, bytes]], rows: Sequence[int]) -> 
             certain = certain and not (by_row and first.startswith(b"["))
             parameters[name] = first
         elif by_row:
-            parameters[name] = _list(by_row)
+            parameters[name] = written(by_row)
         else:
             raise WrongReply(
                 f"the responses to the parts of a request differ in {name!r}, which has no value per row"
@@ -159,12 +159,4 @@ def _by_row(values: Sequence[bytes], rows: Sequence[int]) -> list[bytes] | None:
 def _raw_list(value: bytes) -> list[bytes] | None:
     if not value.startswith(b"["):
         return None
-    return elements(value)
-
-
-def _list(values: Sequence[bytes]) -> bytes:
-    return b"[%b]" % b",".join(values)
-
-
-def _object(members: dict[str, bytes]) -> bytes:
-    return b"{%b}" % b",".join([member(*each) for each in members.items()])
+    return [bytes(item) for item in elements(msgspec.Raw(value))]
