@@ -16,7 +16,15 @@ from uncork_gateway.codecs.groups import NO_GROUPS, RowGroups
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
-from uncork_gateway.protocols.raw_json import SPACE, elements, is_list, is_object, members, objects
+from uncork_gateway.protocols.raw_json import (
+    SPACE,
+    check_utf8,
+    elements,
+    is_list,
+    is_object,
+    members,
+    objects,
+)
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.forms import TableForm
 from uncork_workers.wire.messages import RowPath, json_path
@@ -71,7 +79,7 @@ class DataFrameCodec:
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Check structure and column names (in JSON, those of the first row); the worker checks values."""
-        _check_utf8(body)
+        check_utf8(body)
         if media_type in _CSV:
             return self._from_csv(read_table(body, self.limits))
         body = body.strip(SPACE)
@@ -159,15 +167,6 @@ class DataFrameCodec:
             f"the body has the wrong columns: {'; '.join(reasons)}; expected "
             f"{', '.join(map(repr, sorted(wanted)))}"
         )
-
-
-def _check_utf8(body: bytes) -> None:
-    if body.isascii():
-        return
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def _first_row(text: bytes | Raw) -> dict[str, Raw]:
