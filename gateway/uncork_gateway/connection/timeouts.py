@@ -42,12 +42,7 @@ class Timeouts:
     def linger(self, transport: asyncio.Transport) -> None:
         """Stop all checks, send no more, and abort the connection after five seconds."""
         self._timer.cancel()
-        try:
-            transport.write_eof()
-        except OSError:  # the client has reset the connection, and the loop has not noticed yet
-            transport.abort()
-        else:
-            self._timer = self._loop.call_later(_LINGER_S, transport.abort)
+        self._timer = abort_later(transport, self._loop)
 
     def _restart(self) -> None:
         self._since = self._loop.time()
@@ -78,6 +73,15 @@ class Timeouts:
         if grown_bytes < MIN_BODY_BYTES_PER_S * waited_s:
             self._connection.give_up(slow_body(grown_bytes, waited_s))
         self._restart()
+
+
+def abort_later(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle:
+    """Send no more, and abort the connection after five seconds; at once if the client has reset it."""
+    try:
+        transport.write_eof()
+    except OSError:  # the loop has not noticed yet
+        transport.abort()
+    return loop.call_later(_LINGER_S, transport.abort)
 
 
 def slow_body(grown_bytes: int, waited_s: float) -> Unreadable:

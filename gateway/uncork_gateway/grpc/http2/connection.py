@@ -18,7 +18,6 @@ from uncork_gateway.grpc.http2.windows import Starved
 from uncork_gateway.grpc.interfaces import OpenCall
 
 _WRITE_BUFFER_BYTES = 256 * 1024
-_LINGER_S = 5.0
 # As much of a request line as has come.
 _HTTP_1 = re.compile(rb"(?!PRI \*)[A-Z]{1,16}(?: (?:[/*h]|$)|$)")
 
@@ -198,13 +197,8 @@ class GrpcConnection(asyncio.Protocol):
             return
         if self.outbox.is_paused or not self.transport.can_write_eof():
             self.transport.close()
-            return
-        try:
-            self.transport.write_eof()
-        except OSError:  # the client has reset the connection, and the loop has not noticed yet
-            self.transport.abort()
         else:
-            self._timeouts.linger(_LINGER_S, self.transport.abort)
+            self._timeouts.linger()
 
     def _cut_off(self) -> None:
         self._is_reading = False

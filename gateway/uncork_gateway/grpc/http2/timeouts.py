@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from uncork_gateway.connection.client_limits import ClientLimits
-from uncork_gateway.connection.timeouts import MIN_BODY_BYTES_PER_S, slow_body
+from uncork_gateway.connection.timeouts import MIN_BODY_BYTES_PER_S, abort_later, slow_body
 from uncork_gateway.grpc.http2.frame_reader import FrameReader
 from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
 from uncork_gateway.grpc.http2.session import Session
@@ -67,10 +67,10 @@ class Timeouts:
     def stop(self) -> None:
         self._timer.cancel()
 
-    def linger(self, seconds: float, abort: Callable[[], None]) -> None:
-        """Stop all checks, and call ``abort`` after ``seconds``."""
+    def linger(self) -> None:
+        """Stop all checks, send no more, and abort the connection after five seconds."""
         self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, abort)
+        self._timer = abort_later(self._transport, self._loop)
 
     def _check(self) -> None:
         now = self._loop.time()
