@@ -105,13 +105,18 @@ def package_folder(package: str) -> Path | None:
 
 
 async def not_installed(request: Request) -> Response:
-    """Return the 404 that says how to install the package that a page needs."""
+    """Return the 501 that says how to install the package that a page needs."""
     detail = f"This page is not installed. On the server, run: {INSTALL_PAGES}"
-    accept = [value for name, value in request.scope["headers"] if name == b"accept"]
-    if choose(accept, [PROBLEM_JSON, _HTML]) == _HTML:
+    if wants_html(request, instead_of=PROBLEM_JSON):
         html = f"<!doctype html><title>Not installed</title><p>{escape(detail, quote=False)}</p>"
         return html_page(html, status=501)
     return problem_response(request.scope, 501, detail)
+
+
+def wants_html(request: Request, *, instead_of: str) -> bool:
+    """Return True if a client prefers a page to another media type, the default."""
+    accept = [value for name, value in request.scope["headers"] if name == b"accept"]
+    return choose(accept, [instead_of, _HTML]) == _HTML
 
 
 def html_page(html: str, status: int = 200) -> Response:

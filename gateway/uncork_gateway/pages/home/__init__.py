@@ -12,9 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from uncork_gateway.auth import AcceptedKeys
-from uncork_gateway.dialects.accept import choose
 from uncork_gateway.pages import docs
-from uncork_gateway.pages.assets import INSTALL_PAGES, THEME, Assets, html_page, package_folder
+from uncork_gateway.pages.assets import INSTALL_PAGES, THEME, Assets, html_page, package_folder, wants_html
 from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard import page as dashboard
 from uncork_workers.wire.schema import JSON, ApiDescription
@@ -28,7 +27,6 @@ _PACKAGES = {DASHBOARD: dashboard.PACKAGE, "Docs": docs.PACKAGE}
 _PREFIX = "/docs/home"
 _OURS = Path(__file__).parent
 _DASHBOARD = _OURS.parent / "dashboard/files"
-_HTML = "text/html"
 # The answer of KServe's servers.
 _ALIVE = {"status": "alive"}
 _NAME = "Uncork"
@@ -77,11 +75,10 @@ class HomePage:
         return [Route("/", self._answer), self._assets.route()]
 
     async def _answer(self, request: Request) -> Response:
-        accept = [value for name, value in request.scope["headers"] if name == b"accept"]
-        if choose(accept, [JSON, _HTML]) == JSON:
-            reply: Response = JSONResponse(_ALIVE)
-        else:
+        if wants_html(request, instead_of=JSON):
             reply = html_page(await self._page(request))
+        else:
+            reply = JSONResponse(_ALIVE)
         reply.headers["vary"] = "accept"
         return reply
 
