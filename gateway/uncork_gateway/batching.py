@@ -108,7 +108,14 @@ class Batching:
         )
         self.collectors: list[Collector] = [
             self.metrics,
-            _gauges(self.dispatcher, served, self.metrics.classes, has_goal=has_goal),
+            LiveState(
+                apis=lambda: [api for api in self.dispatcher.stats() if served.serves(api.name)],
+                workers=served.worker_states,
+                restarts=lambda: served.restarts,
+                startup_s=lambda: self.dispatcher.startup_s,
+                classes=self.metrics.classes,
+                has_goal=has_goal,
+            ),
             self.shadow,
             *([] if is_proxy else [self.handler_metrics]),
         ]
@@ -139,20 +146,3 @@ class Batching:
         self._coalescing.pop(name, None)
         self._recorder.forget(name)
         return True
-
-
-def _gauges(
-    dispatcher: AsyncDispatcher[Any, Any],
-    served: Served,
-    classes: Callable[[str], tuple[str, str] | None],
-    *,
-    has_goal: bool,
-) -> LiveState:
-    return LiveState(
-        apis=lambda: [api for api in dispatcher.stats() if served.serves(api.name)],
-        workers=served.worker_states,
-        restarts=lambda: served.restarts,
-        startup_s=lambda: dispatcher.startup_s,
-        classes=classes,
-        has_goal=has_goal,
-    )

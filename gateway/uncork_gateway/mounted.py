@@ -1,7 +1,6 @@
 """The HTTP side of a gateway inside another ASGI application, whose server owns the connections."""
 
 import asyncio
-from typing import Any
 from urllib.parse import quote
 
 from starlette.types import Message, Receive, Scope, Send
@@ -18,7 +17,7 @@ from uncork_gateway.headers import (
     route_path,
     with_request_id,
 )
-from uncork_gateway.interfaces import FastPathRequest, Handler, QueuedRequest
+from uncork_gateway.interfaces import FastPathRequest, QueuedRequest
 from uncork_gateway.telemetry.access_log import AccessLog
 
 _MOST_LENGTH_DIGITS = 20
@@ -52,17 +51,11 @@ async def serve_mounted(front_end: FrontEnd, scope: Scope, receive: Receive, sen
         await front_end.app(scope, receive, _with_id(send, request_id))
         return
     exchange = _Exchange(front_end.listener, scope)
-    request = _opened(handler, exchange, headers, target)
-    request.request_id = request_id
-    await exchange.run(request, receive, send)
-
-
-def _opened(
-    handler: Handler[Any], exchange: "_Exchange", headers: list[Header], target: bytes
-) -> FastPathRequest:
     # The server has framed the body already, and may not have checked the number.
     checked = [one for one in headers if one[0] != CONTENT_LENGTH or _is_length(one[1])]
-    return handler.open(exchange, handler.read_head(checked, target), keep_alive=True)
+    request = handler.open(exchange, handler.read_head(checked, target), keep_alive=True)
+    request.request_id = request_id
+    await exchange.run(request, receive, send)
 
 
 def _is_length(value: bytes) -> bool:

@@ -56,10 +56,6 @@ class Refused(Exception):
         super().__init__(message)
         self.reason = reason
 
-    def greeting(self) -> bytes:
-        """Return the message to send to the peer."""
-        return encode_greeting(Refusal(reason=self.reason, message=str(self)))
-
 
 @dataclass(slots=True, kw_only=True)
 class WorkerPort:
@@ -297,7 +293,8 @@ class Introduction(asyncio.Protocol):
             return
         self._listener.refused(self._peer, refused)
         if self._transport is not None:
-            self._transport.write(refused.greeting())
+            refusal = Refusal(reason=refused.reason, message=str(refused))
+            self._transport.write(encode_greeting(refusal))
             if self._listener.tls is not None:
                 asyncio.get_running_loop().call_later(_END_OF_TLS_S, self._transport.abort)
         self.close()

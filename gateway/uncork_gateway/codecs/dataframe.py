@@ -136,8 +136,8 @@ class DataFrameCodec:
             fields = read_lines(table.lines)
 
         def marshal(lines: bytes, rows: Sequence[int]) -> Marshalled:
-            some = [] if self._weigh is unweighed else [fields[number] for number in rows]
-            cost = self._weigh(_json_rows(table.names, some))
+            texts = [] if self._weigh is unweighed else [[*map(_json_value, fields[at])] for at in rows]
+            cost = self._weigh(objects(table.names, texts))
             return Marshalled(lines, rows=len(rows), key=form, single=False, cost=cost, form=form)
 
         if not self._groups.fields:
@@ -230,11 +230,6 @@ def _rows_of_columns(columns: dict[str, Raw]) -> tuple[Sequence[int | str], list
 
 def _in_columns(index: Sequence[int | str], asked: Marshalled, place: RowPath) -> str:
     return json_path(*place.path, index[place.row])
-
-
-def _json_rows(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[bytes]:
-    """Return each row as a JSON object."""
-    return objects(names, [list(map(_json_value, row)) for row in lines])
 
 
 def _json_value(field: str | None) -> bytes:

@@ -14,7 +14,6 @@ from starlette.types import ASGIApp
 
 from uncork_gateway.auth import (
     AcceptedKeys,
-    AllowedOrigins,
     AllowOrigins,
     ApiKeys,
     RefuseOtherSites,
@@ -79,7 +78,7 @@ class Pages:
             home = HomePage(lambda: Home(front.server(), not_ready_reason=front.unready()), FOR_OPERATORS)
             routes = [*home.routes(), *self._health_routes(lambda: None), *pages, *operating]
             admin = _app(routes, self._admin_error)
-            self.admin_app = RefuseOtherSites(admin, self._allowed_hosts, error)
+            self.admin_app = RefuseOtherSites(admin, lambda: front.settings.clients.allowed_hosts, error)
             self._admin_methods = methods_of(admin.routes)
             free, operating, pages = [*health, *free], [], []
         else:
@@ -88,14 +87,10 @@ class Pages:
         self.routes: Sequence[BaseRoute] = app.routes
         # A page of another origin could read what operators see through the browser of one.
         self.app = AllowOrigins(
-            RequireKey(app, self._keys, error, free=free), self._origins, closed=[*operating, *pages]
+            RequireKey(app, self._keys, error, free=free),
+            lambda: front.settings.origins,
+            closed=[*operating, *pages],
         )
-
-    def _allowed_hosts(self) -> frozenset[str]:
-        return self._front.settings.clients.allowed_hosts
-
-    def _origins(self) -> AllowedOrigins | None:
-        return self._front.settings.origins
 
     def _keys(self) -> ApiKeys | None:
         return self._front.settings.keys

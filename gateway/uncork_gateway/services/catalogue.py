@@ -49,10 +49,6 @@ class Offer:
     prefix: str = ""
     shadow: ShadowTally
 
-    def id_of(self, api: ApiDescription) -> str:
-        """Return the id of an API on the pages."""
-        return self.prefix + api.name
-
     def without(self, apis: Collection[str]) -> Offer:
         """Return this offer without some of its APIs."""
 

@@ -95,9 +95,8 @@ class ServicePages:
 
     def _commands(self, ids: Collection[str]) -> dict[str, str]:
         wants_key = self._front.settings.keys is not None
-        apis = {
-            offer.id_of(api): api for offer in self._catalogue.offers.values() for api in offer.service.apis
-        }
+        offers = self._catalogue.offers.values()
+        apis = {offer.prefix + api.name: api for offer in offers for api in offer.service.apis}
         return {key: curl(api, ORIGIN, wants_key=wants_key) for key, api in apis.items() if key in ids}
 
     async def _openapi(self, request: Request) -> Response:

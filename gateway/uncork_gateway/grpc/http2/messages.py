@@ -181,7 +181,7 @@ class MessageReader:
         if flag and not self._encoding:
             return CallFailed("a message is compressed, but the call has no grpc-encoding", Code.INTERNAL)
         if length > self._max_bytes:
-            return message_too_large(length, self._max_bytes)
+            return BodyTooLarge(f"the message has {length} bytes, and the limit is {self._max_bytes} bytes")
         return None
 
     def _take(self) -> bytes:
@@ -234,11 +234,6 @@ class MessageReader:
             self.end()
         elif not (self._must_wait or self._is_closed):
             self._receiver.has_progressed()
-
-
-def message_too_large(length: int, max_bytes: int) -> BodyTooLarge:
-    """Return the error for a message over the limit."""
-    return BodyTooLarge(f"the message has {length} bytes, and the limit is {max_bytes} bytes")
 
 
 def _not_inflated(error: GatewayError) -> GatewayError:
