@@ -5,7 +5,6 @@ GatewayError
 ├── BodyTooLarge         413  body over the limit                   (reading)
 ├── Unreadable           any  not HTTP, too long or too slow        (reading)
 ├── UnsupportedMediaType 415  content type not accepted             (codec)
-│   └── UnknownEncoding  415  content encoding not accepted         (reading)
 ├── Refused              any  the handler rejected this request    (worker)
 ├── HandlerFailed        500  the handler raised; text has an id    (worker)
 ├── BadGateway           502  the worker died                       (dispatcher)
@@ -76,18 +75,6 @@ class BodyTooLarge(GatewayError):
 
 class UnsupportedMediaType(GatewayError):
     status = 415
-
-
-class UnknownEncoding(UnsupportedMediaType):
-    """The content encoding is unknown. ``accepted`` lists the known encodings."""
-
-    def __init__(self, message: str, accepted: bytes) -> None:
-        super().__init__(message)
-        self._accepted = accepted
-
-    def headers(self) -> list[Header]:
-        """Return the header Accept-Encoding (RFC 9110, 15.5.16)."""
-        return [(b"accept-encoding", self._accepted)]
 
 
 class _AnyStatus(GatewayError):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
-from uncork_gateway.errors import BadRequest, BodyTooLarge, UnknownEncoding
+from uncork_gateway.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
+from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import BodyPool
 
-ACCEPTED = b"gzip, deflate"
 GZIP = frozenset((b"gzip", b"x-gzip"))
 ENCODINGS = GZIP | {b"deflate"}
 """Accepted encodings, in lower case."""
@@ -31,12 +31,16 @@ STEPS_AT_ONCE = 16
 _inflaters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="inflate")
 
 
-def unknown_encoding(encoding: bytes) -> UnknownEncoding:
-    """Return the error for an encoding that is not in :data:`ENCODINGS`."""
-    name = encoding.decode("latin-1")
-    return UnknownEncoding(
-        f"content encoding {name!r} is not supported; send gzip, deflate or none", ACCEPTED
-    )
+class UnknownEncoding(UnsupportedMediaType):
+    """The content encoding is not in :data:`ENCODINGS`."""
+
+    def __init__(self, encoding: bytes) -> None:
+        name = encoding.decode("latin-1")
+        super().__init__(f"content encoding {name!r} is not supported; send gzip, deflate or none")
+
+    def headers(self) -> list[Header]:
+        """Return the known encodings (RFC 9110, 15.5.16)."""
+        return [(b"accept-encoding", b"gzip, deflate")]
 
 
 def inflate(body: bytes, encoding: bytes, *, max_bytes: int, step_bytes: int) -> Iterator[bytes]:

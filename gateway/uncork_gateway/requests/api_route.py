@@ -7,7 +7,7 @@ from typing import Unpack
 
 from uncork_dispatcher import RequestResult
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, unknown_encoding
+from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, UnknownEncoding
 from uncork_gateway.dialects.base import Dialect, HandlerResult, Reply
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
@@ -44,7 +44,7 @@ class ApiRoute(ApiTarget):
         head = read_head(headers, target, max_body_bytes=self.max_body_bytes, fair_by=self.fair_by)
         if head.encoding:
             if head.encoding not in ENCODINGS:
-                return head._replace(rejection=head.rejection or unknown_encoding(head.encoding))
+                return head._replace(rejection=head.rejection or UnknownEncoding(head.encoding))
             headers = [header for header in headers if header[0].lower() not in ENCODING_HEADERS]
         try:
             group = () if self.grouping is None else self.grouping.of_headers(headers)

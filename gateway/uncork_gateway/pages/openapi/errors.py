@@ -9,7 +9,7 @@ from uncork_dispatcher import BatchTimedOut, DispatchError, RequestExpired, Requ
 from uncork_dispatcher.actions import ShedReason
 from uncork_gateway.auth import REFUSAL
 from uncork_gateway.connection.client_limits import too_long, wrong_host
-from uncork_gateway.connection.decompression import unknown_encoding
+from uncork_gateway.connection.decompression import UnknownEncoding
 from uncork_gateway.connection.timeouts import slow_body
 from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import Dialect
@@ -149,7 +149,7 @@ def _errors(api: str, dialect: Dialect, settings: ServerSettings) -> Iterator[tu
     yield "target", too_long(_LONG_TARGET)
     if settings.clients.allowed_hosts:
         yield "host", wrong_host(b"other.example.com")
-    yield "content encoding", unknown_encoding(b"br")
+    yield "content encoding", UnknownEncoding(b"br")
     yield "headers", too_long(b"/")
     yield "handler", HandlerFailed(f"the handler of API {api!r} failed; error id {_ERROR_ID}")
     yield "worker", _dispatched(WorkerLost())
