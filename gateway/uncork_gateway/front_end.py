@@ -17,7 +17,6 @@ from uncork_gateway.pages.status.document import SettingsChange
 from uncork_gateway.pages.status.service_status import StatusBuilder
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.settings import ServerSettings
-from uncork_gateway.telemetry.access_log import AccessLog
 from uncork_gateway.telemetry.exposition import Exposition
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.versions import ServiceName
@@ -93,7 +92,7 @@ class FrontEnd:
         listener = self.listener
         listener.limits, listener.keys = settings.clients, settings.keys
         listener.origins = settings.origins
-        listener.access_log = AccessLog() if settings.access_log else None
+        listener.access_log = settings.access_log
         listener.pool.max_bytes = BodyPool.for_bodies(settings.max_body_bytes).max_bytes
         # Requests with a known head are accepted without another look at their key and origin.
         self.routes.forget_heads()

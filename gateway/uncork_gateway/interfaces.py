@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from uncork_gateway.errors import GatewayError, no_room
 from uncork_gateway.headers import Header
-from uncork_gateway.telemetry.access_log import AccessLog
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -98,11 +97,11 @@ class FastPathRequest(Request, Protocol):
 
 
 class Observers(Protocol):
-    """The access log and the traces that record a connection's requests."""
+    """What records the requests of a connection."""
 
     @property
-    def access_log(self) -> AccessLog | None:
-        """The access log, which records every request, if any. It may be replaced at any time."""
+    def access_log(self) -> bool:
+        """True if every request is logged. It may change at any time."""
 
     traces: Traces | None
 

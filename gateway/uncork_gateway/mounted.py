@@ -18,7 +18,6 @@ from uncork_gateway.headers import (
     with_request_id,
 )
 from uncork_gateway.interfaces import FastPathRequest, QueuedRequest
-from uncork_gateway.telemetry.access_log import AccessLog
 
 _MOST_LENGTH_DIGITS = 20
 
@@ -142,7 +141,7 @@ class _Exchange:
         self.transport: asyncio.Transport = self._response
 
     @property
-    def access_log(self) -> AccessLog | None:
+    def access_log(self) -> bool:
         return self._listener.access_log
 
     async def run(self, request: FastPathRequest, receive: Receive, send: Send) -> None:

@@ -29,6 +29,7 @@ from uncork_gateway.errors import (
 )
 from uncork_gateway.headers import CONTENT_LENGTH, WITHOUT_BODY, Header, header_lines, with_request_id
 from uncork_gateway.interfaces import Connection, QueuedRequest
+from uncork_gateway.telemetry.access_log import log_request
 
 log = logging.getLogger("uncork.gateway")
 
@@ -47,9 +48,8 @@ class Refusal:
     cors: bytes = b""
 
     def start(self) -> None:
-        access_log = self.connection.access_log
-        if access_log is not None:
-            access_log.request("-", b"-", self.error.status, 0.0, size=0, request_id=self.request_id)
+        if self.connection.access_log:
+            log_request("-", b"-", self.error.status, 0.0, size=0, request_id=self.request_id)
         reply_problem(self.connection, self, self.error)
 
     def disconnect(self) -> None:
@@ -199,9 +199,8 @@ class AsgiRequest:
         reply_problem(self._connection, self, error)
 
     def _log(self) -> None:
-        access_log = self._connection.access_log
-        if access_log is not None:
-            access_log.request(
+        if self._connection.access_log:
+            log_request(
                 self._scope["method"],
                 self._scope["raw_path"],
                 self._status,

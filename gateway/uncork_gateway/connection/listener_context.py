@@ -14,7 +14,6 @@ from uncork_gateway.connection.turn import Turn
 from uncork_gateway.errors import PHRASES
 from uncork_gateway.headers import Header, header_lines
 from uncork_gateway.interfaces import BodyPool
-from uncork_gateway.telemetry.access_log import AccessLog
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -68,7 +67,7 @@ class ListenerContext:
         pool: the memory for bodies that are incomplete.
         keys: the accepted API keys, if required; requests without one go to the ASGI app, which rejects them.
         origins: the origins whose pages may read responses of the fast path, if any besides the server's own.
-        access_log: logs every request, if given.
+        access_log: True if every request is logged.
         traces: creates a span per request on the fast path, if given.
         retiring: True if connections close after their pending responses, while new ones are still accepted.
         closing: True if the listener also refuses new requests.
@@ -91,7 +90,7 @@ class ListenerContext:
         self.pool = pool
         self.keys: ApiKeys | None = None
         self.origins: AllowedOrigins | None = None
-        self.access_log: AccessLog | None = None
+        self.access_log = False
         self.traces = traces
         self.retiring = self.closing = False
         self.bursts = Bursts()

@@ -30,7 +30,6 @@ from uncork_gateway.connection.unparsed import ReadingFlow, Unparsed
 from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
 from uncork_gateway.headers import WITHOUT_BODY, new_request_id, request_id_of
 from uncork_gateway.interfaces import FastPathRequest, Handler, QueuedRequest, Request
-from uncork_gateway.telemetry.access_log import AccessLog
 
 
 # An asyncio.Protocol in all but its base: below an interpreted one, mypyc would make attributes slow.
@@ -106,7 +105,7 @@ class HttpProtocol:
         del self._parser, self._timeouts
 
     @property
-    def access_log(self) -> AccessLog | None:
+    def access_log(self) -> bool:
         return self._listener.access_log
 
     # Input

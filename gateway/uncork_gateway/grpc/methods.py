@@ -13,6 +13,7 @@ from uncork_gateway.errors import CLIENT_GONE, GatewayError, unexpected
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Method, OpenCall
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of, trailers_of
+from uncork_gateway.telemetry.access_log import log_request
 
 Answer = Callable[[Any], Message | Awaitable[Message]]
 """Returns the response to a message, without the dispatcher; may raise :class:`GatewayError`."""
@@ -98,10 +99,9 @@ class PlainCall:
 
     def _finished(self, status: int, code: Code = Code.OK) -> None:
         self._is_finished = True
-        access_log = self._stream.connection.access_log
-        if access_log is not None:
+        if self._stream.connection.access_log:
             seconds = time.perf_counter() - self._arrived
-            access_log.request(
+            log_request(
                 "POST",
                 self._head.path,
                 status,

@@ -13,6 +13,7 @@ from uncork_dispatcher import DispatchError, RequestResult
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, RefusalReason, from_dispatcher, unexpected
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Observers
+from uncork_gateway.telemetry.access_log import log_request
 from uncork_gateway.telemetry.metrics import ApiTally, Transport
 
 if TYPE_CHECKING:
@@ -114,11 +115,11 @@ class AnsweredRequest(ABC):
         tally, answer, access_log = self._tally, self._answer, self._observers.access_log
         if tally is not None:
             tally.answered(status, seconds, self._rows, refusal=refusal, protocol=self.protocol)
-        if access_log is None and self._span is None:
+        if not access_log and self._span is None:
             return
         batch_id = "" if answer is None else self._batch_id(answer.batch.number)
-        if access_log is not None:
-            access_log.request(
+        if access_log:
+            log_request(
                 "POST",
                 self._target,
                 status,

@@ -13,53 +13,49 @@ _requests = logging.getLogger("uncork.access")
 _batches = logging.getLogger("uncork.batches")
 
 
-class AccessLog:
-    """Logs a line at level info for each response, and for each client that disconnected before (499)."""
+def log_request(
+    method: str,
+    target: bytes,
+    status: int,
+    seconds: float,
+    *,
+    size: int,
+    request_id: bytes,
+    batch_id: str = "",
+    grpc_status: str = "",
+    span: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Log a line at level info for a response, or for a client that disconnected before (499).
 
-    def request(
-        self,
-        method: str,
-        target: bytes,
-        status: int,
-        seconds: float,
-        *,
-        size: int,
-        request_id: bytes,
-        batch_id: str = "",
-        grpc_status: str = "",
-        span: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """Log a request.
-
-        Args:
-            status: the HTTP status; for a gRPC call, the HTTP status for its code.
-            size: the bytes of the request body.
-            request_id: the id in X-Request-Id of the response.
-            batch_id: the id of the batch; empty without one.
-            grpc_status: the name of a gRPC call's code.
-            span: the ids of the request's span, by field; empty without traces.
-        """
-        request = request_id.decode()
-        more = "".join(
-            [grpc_status and f", {grpc_status}", batch_id and f", batch {batch_id}", f", request {request}"]
-        )
-        # A space would look like the end of the path.
-        path = printable(target.partition(b"?")[0]).replace(" ", "\\x20")
-        _requests.info(
-            "%s %s %d %.2f ms, %d bytes%s",
-            *(method, path, status, seconds * 1000, size, more),
-            extra={
-                "method": method,
-                "path": path,
-                "status": status,
-                "duration_ms": round(seconds * 1000, 3),
-                "request_bytes": size,
-                "batch": batch_id,
-                "request": request,
-                **({"grpc_status": grpc_status} if grpc_status else {}),
-                **span,
-            },
-        )
+    Args:
+        status: the HTTP status; for a gRPC call, the HTTP status for its code.
+        size: the bytes of the request body.
+        request_id: the id in X-Request-Id of the response.
+        batch_id: the id of the batch; empty without one.
+        grpc_status: the name of a gRPC call's code.
+        span: the ids of the request's span, by field; empty without traces.
+    """
+    request = request_id.decode()
+    more = "".join(
+        [grpc_status and f", {grpc_status}", batch_id and f", batch {batch_id}", f", request {request}"]
+    )
+    # A space would look like the end of the path.
+    path = printable(target.partition(b"?")[0]).replace(" ", "\\x20")
+    _requests.info(
+        "%s %s %d %.2f ms, %d bytes%s",
+        *(method, path, status, seconds * 1000, size, more),
+        extra={
+            "method": method,
+            "path": path,
+            "status": status,
+            "duration_ms": round(seconds * 1000, 3),
+            "request_bytes": size,
+            "batch": batch_id,
+            "request": request,
+            **({"grpc_status": grpc_status} if grpc_status else {}),
+            **span,
+        },
+    )
 
 
 class BatchLog:

@@ -12,7 +12,6 @@ from starlette.requests import ClientDisconnect
 
 from tests.gateway.client import Connection, Server
 from tests.gateway.running import turns
-from uncork_gateway.telemetry.access_log import AccessLog
 
 GET = b"GET /x%20y?a=b HTTP/1.1\r\nHost: test\r\n\r\n"
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -235,7 +234,7 @@ async def test_each_request_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
     reader = Reader()
     for app, sent in ((replies(b"a"), GET), (reader, post(5, b"12345")), (reader, post(5, b"12"))):
         server = Server({}, app=app)
-        server.listener.access_log = AccessLog()
+        server.listener.access_log = True
         connection = Connection(server)
         connection.send(sent)
         reader.received.clear()
@@ -276,7 +275,7 @@ async def test_a_rejected_body_is_logged_with_the_status_that_was_sent(
         raise ClientDisconnect
 
     server = Server({}, app=app)
-    server.listener.access_log = AccessLog()
+    server.listener.access_log = True
     connection = Connection(server)
     connection.send(b"POST /x HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
     await turns()

@@ -11,7 +11,6 @@ from uncork_gateway.grpc.interfaces import CallConnection
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import BodyPool
-from uncork_gateway.telemetry.access_log import AccessLog
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -22,7 +21,7 @@ class FakeConnection:
     """A client's connection, as calls see it."""
 
     number: int = 1
-    access_log: AccessLog | None = None
+    access_log: bool = False
     traces: Traces | None = None
     pool: BodyPool = field(default_factory=lambda: BodyPool(10_000_000))
     unsent_bytes: int = 0

@@ -17,7 +17,6 @@ from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BodyTooLarge
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.telemetry.access_log import AccessLog
 from uncork_workers.wire.overrides import for_all_apis
 
 
@@ -171,7 +170,7 @@ async def test_flows_come_from_metadata(tmp_path: Path, path: bytes, ask: Callab
 
 
 async def test_a_call_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    connection = FakeConnection(access_log=AccessLog())
+    connection = FakeConnection(access_log=True)
     request = numbers(1)
     async with calls(tmp_path) as stage:
         with caplog.at_level(logging.INFO, logger="uncork.access"):

@@ -12,7 +12,6 @@ from tests.gateway.grpc.fake_stream import FakeConnection
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.statuses import CallFailed, Code
-from uncork_gateway.telemetry.access_log import AccessLog
 
 LIVE = b"/inference.GRPCInferenceService/ServerLive"
 REFLECTION = b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -67,7 +66,7 @@ async def test_which_methods_take_one_message_and_how_large(tmp_path: Path) -> N
 
 
 async def test_every_call_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    connection = FakeConnection(access_log=AccessLog())
+    connection = FakeConnection(access_log=True)
     async with calls(tmp_path) as stage:
         with caplog.at_level(logging.INFO, logger="uncork.access"):
             stage.ask(b"", path=LIVE, connection=connection)

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from uncork_gateway.headers import printable
-from uncork_gateway.telemetry.access_log import AccessLog
+from uncork_gateway.telemetry.access_log import log_request
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from uncork_gateway.telemetry.access_log import AccessLog
 def test_a_path_cannot_forge_a_line(path: bytes, shown: str, caplog: pytest.LogCaptureFixture) -> None:
     """Paths of gRPC calls may have any character."""
     with caplog.at_level(logging.INFO, logger="uncork.access"):
-        AccessLog().request("POST", path, 200, 0.001, size=3, request_id=b"one")
+        log_request("POST", path, 200, 0.001, size=3, request_id=b"one")
     [record] = caplog.records
     assert record.getMessage() == f"POST {shown} 200 1.00 ms, 3 bytes, request one"
     assert (record.__dict__["path"], record.__dict__["request"]) == (shown, "one")

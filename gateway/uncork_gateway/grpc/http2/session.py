@@ -31,7 +31,6 @@ from uncork_gateway.grpc.http2.outbox import Outbox
 from uncork_gateway.grpc.http2.stream import WINDOW_BYTES, Stream
 from uncork_gateway.grpc.http2.windows import ReceiveWindows, Starved
 from uncork_gateway.grpc.interfaces import CallHead, OpenCall
-from uncork_gateway.telemetry.access_log import AccessLog
 
 _MAX_IGNORED = 4096
 _BYTES_PER_CONTROL = 1024
@@ -103,7 +102,7 @@ class Session:
         self._has_begun = self._has_acknowledged = False
 
     @property
-    def access_log(self) -> AccessLog | None:
+    def access_log(self) -> bool:
         return self._context.access_log
 
     @property
