@@ -118,7 +118,6 @@ class Connection(Observers, Protocol):
     @property
     def has_chunks(self) -> bool:
         """True if a response body of unknown length must be written in chunks."""
-        ...
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
         """Send the response to a started request. ``head`` is header lines, each with its line end."""
@@ -141,8 +140,6 @@ class Handler(Protocol[Head]):
 
     def read_head(self, headers: Sequence[Header], target: bytes) -> Head:
         """Extract the fields that :meth:`open` needs. Header names are in the client's spelling."""
-        ...
 
     def open(self, connection: Connection, head: Head, *, keep_alive: bool) -> FastPathRequest:
         """Create the request for a head. ``head`` may be reused for later requests with identical bytes."""
-        ...

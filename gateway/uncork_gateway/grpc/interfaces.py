@@ -50,7 +50,6 @@ class CallConnection(Observers, Protocol):
     @property
     def unsent_bytes(self) -> int:
         """The bytes of all calls' messages that the client's windows do not admit yet."""
-        ...
 
 
 class CallStream(Protocol):
@@ -69,12 +68,10 @@ class CallStream(Protocol):
     @property
     def lane(self) -> int:
         """The lowest number that no other open stream of the connection has; names a sequential caller."""
-        ...
 
     @property
     def unsent_bytes(self) -> int:
         """The bytes of the call's messages that the client's windows do not admit yet."""
-        ...
 
     def begin(self, metadata: Sequence[Header]) -> None:
         """Send initial metadata, before any message; optional."""

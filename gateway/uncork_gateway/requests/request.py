@@ -25,16 +25,13 @@ class Route(Protocol):
     @property
     def batch_headers(self) -> BatchHeaders:
         """Writes the response headers that describe the batch."""
-        ...
 
     @property
     def tally(self) -> ApiTally:
         """The counters for responses."""
-        ...
 
     def error(self, error: GatewayError, request_id: bytes) -> tuple[bytes, bytes]:
         """Return the header lines and body of an error response to the request with an id."""
-        ...
 
 
 RouteT = TypeVar("RouteT", bound=Route)

@@ -25,12 +25,10 @@ class Receiver(Protocol):
     @property
     def must_wait(self) -> bool:
         """True if no message may be passed on now."""
-        ...
 
     @property
     def inflate_steps(self) -> int:
         """The number of steps that may be inflated at once."""
-        ...
 
     def use_inflate_steps(self, steps: int) -> None: ...
 

@@ -56,15 +56,12 @@ class Served(Protocol):
     @property
     def not_ready(self) -> str:
         """The text for "nothing can run batches": ``not_ready_reason`` without the reason."""
-        ...
 
     def worker_states(self) -> Sequence[str]:
         """Return the state of each worker or, in a proxy, of each call that a server may run."""
-        ...
 
     def serves(self, api: str) -> bool:
         """Return True if an API is currently served, and not only finishing its requests."""
-        ...
 
     def expire(self) -> None:
         """Forget APIs that are no longer served. Called before metrics are read."""
