@@ -55,13 +55,9 @@ class Gateway:
     def add(
         self, settings: GatewaySettings, supervisor: SupervisorActions, *, name: str | None = None
     ) -> ServedService:
-        """Add a service, which is served as soon as a worker has described it.
+        """Add a service, which is served as soon as a worker has described it; see :class:`ServedService`.
 
-        Args:
-            settings: the front end's settings, and the service's own.
-            supervisor: the methods of the service's supervisor.
-            name: the name to serve it under; required if there are several services. See
-                :class:`ServedService`.
+        A name is required if there are several services.
         """
         service = ServedService(self.front_end, self.catalogue, settings, supervisor, name=name)
         self.services.append(service)

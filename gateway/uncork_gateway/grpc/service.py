@@ -45,14 +45,9 @@ def model_methods(
     readiness: Readiness,
     statistics: bool,
 ) -> dict[bytes, Method]:
-    """Return the methods about the server and its models, by path.
+    """Return the methods about the server and its models, by path, given parts of a :class:`GrpcService`.
 
-    Args:
-        repository: loads and unloads services for clients.
-        calls: collects the calls that only watch.
-        unready: returns why requests fail now; empty if they succeed.
-        readiness: notifies of changes.
-        statistics: True if clients may read statistics.
+    ``calls`` collects the calls that only watch.
     """
     return {
         **Inference(models=models, repository=repository, unready=unready, statistics=statistics).methods(),
