@@ -33,10 +33,6 @@ _VARY = (b"vary", b"origin")
 _PREFIX = b"access-control-"
 
 
-class WrongKeys(ValueError):
-    """A key file is malformed. The message contains no key."""
-
-
 class ApiKeys:
     """The accepted keys, sent as ``Authorization: Bearer KEY`` or ``X-Api-Key: KEY``."""
 
@@ -75,7 +71,8 @@ def read_keys(path: Path) -> ApiKeys:
     """Read a file with one key per line; skip empty lines and lines that begin with ``#``.
 
     Raises:
-        WrongKeys: if the file has no key, or a key is too short or has characters not allowed in headers.
+        ValueError: if the file has no key, or a key is too short or has characters not allowed in headers.
+            The message contains no key.
         OSError: if the file cannot be read.
     """
     keys = []
@@ -84,15 +81,15 @@ def read_keys(path: Path) -> ApiKeys:
         if not key or key.startswith(b"#"):
             continue
         if len(key) < _SHORTEST_KEY:
-            raise WrongKeys(f"{path}, line {number}: the key must have at least {_SHORTEST_KEY} characters")
+            raise ValueError(f"{path}, line {number}: the key must have at least {_SHORTEST_KEY} characters")
         if not all(0x20 < byte < 0x7F for byte in key):
-            raise WrongKeys(
+            raise ValueError(
                 f"{path}, line {number}: the key has a character that headers cannot carry; use visible "
                 "ASCII characters without spaces"
             )
         keys.append(key)
     if not keys:
-        raise WrongKeys(f"{path} contains no keys; write one key per line")
+        raise ValueError(f"{path} contains no keys; write one key per line")
     return ApiKeys(keys)
 
 

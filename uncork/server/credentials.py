@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from uncork.config.errors import WrongUsage
-from uncork_gateway.auth import ApiKeys, WrongKeys, read_keys
+from uncork_gateway.auth import ApiKeys, read_keys
 from uncork_workers.wire.certificates import load_authorities, load_certificate
 from uncork_workers.wire.handshake import read_token
 
@@ -169,5 +169,5 @@ def _keys_in(file: Path | None) -> ApiKeys | None:
         return read_keys(file)
     except OSError as error:
         raise WrongUsage(f"--api-key-file: {file}: {error.strerror}") from None
-    except WrongKeys as error:
+    except ValueError as error:
         raise WrongUsage(f"--api-key-file: {error}") from None
