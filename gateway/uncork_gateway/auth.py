@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from uncork_gateway.headers import Header, header_lines, host_name, names_us
+from uncork_gateway.headers import Header, host_name, names_us
 
 WriteError = Callable[[Scope, int, str, dict[str, str]], Response]
 """Makes an error from scope, status, detail and headers, in the form that clients of the path expect."""
@@ -215,10 +215,6 @@ class AllowedOrigins:
         if not origin:
             return vary
         return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", b"*"), *vary]
-
-    def lines(self, request: Iterable[Header]) -> bytes:
-        """Return :meth:`headers` as the lines of a response."""
-        return header_lines(self.headers(request))
 
 
 @dataclass(slots=True, eq=False)

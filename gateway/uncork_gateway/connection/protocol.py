@@ -28,7 +28,7 @@ from uncork_gateway.connection.state import BODY, CLOSED, ENDED, HEAD, IDLE, LIN
 from uncork_gateway.connection.timeouts import Timeouts
 from uncork_gateway.connection.unparsed import ReadingFlow, Unparsed
 from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
-from uncork_gateway.headers import WITHOUT_BODY, new_request_id, request_id_of
+from uncork_gateway.headers import WITHOUT_BODY, header_lines, new_request_id, request_id_of
 from uncork_gateway.interfaces import FastPathRequest, Handler, QueuedRequest, Request
 
 
@@ -198,7 +198,7 @@ class HttpProtocol:
             self._parsed = handler, head
             self._incoming = handler.open(self, head, keep_alive=parser.keep_alive)
             if (origins := self._listener.origins) is not None:
-                self._incoming.cors = origins.lines(parser.headers)
+                self._incoming.cors = header_lines(origins.headers(parser.headers))
         else:
             self._parsed = None
             scope = request_scope(self._scope, parser, request_id)
