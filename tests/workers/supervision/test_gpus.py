@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork_workers.supervision.gpus import GpusHere, gpus_here, missing_gpus, read_gpus
+from uncork_workers.supervision.gpus import gpus_here, missing_gpus, read_gpus
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ class Machine:
         self.file("bin/nvidia-smi", f"#!/bin/sh\necho '{says}'\nexit {code}\n")
         (self.root / "bin/nvidia-smi").chmod(0o755)
 
-    def gpus(self) -> GpusHere:
+    def gpus(self) -> tuple[int | None, str]:
         return gpus_here(self.root, find_library=lambda name: f"lib{name}.so" if self.has_library else None)
 
 
 def test_a_machine_without_any_sign_of_a_gpu_has_none(machine: Machine) -> None:
     machine.file("sys/bus/pci/devices/0000:00:01.0/vendor", "0x8086\n")
 
-    assert machine.gpus() == GpusHere(
+    assert machine.gpus() == (
         0,
         "no GPU in nvidia-smi, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the PCI bus",
     )
@@ -106,7 +106,7 @@ def test_a_machine_without_any_sign_of_a_gpu_has_none(machine: Machine) -> None:
 def test_the_tool_counts_gpus_but_not_their_parts(machine: Machine) -> None:
     machine.tool(LISTED)
 
-    assert machine.gpus() == GpusHere(2, "nvidia-smi lists 2")
+    assert machine.gpus() == (2, "nvidia-smi lists 2")
 
 
 @pytest.mark.parametrize(
@@ -128,20 +128,20 @@ def test_a_sign_of_a_gpu_leaves_it_open(
     if code is not None:
         machine.tool("No devices were found", code)
 
-    assert machine.gpus() == GpusHere(None, f"{sign} exists, but nvidia-smi lists no GPUs")
+    assert machine.gpus() == (None, f"{sign} exists, but nvidia-smi lists no GPUs")
 
 
 def test_other_signs_that_leave_it_open(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """AMD's GPUs are unknown to nvidia-smi, which may be installed too; and so are other systems."""
     machine.has_library = True
-    assert machine.gpus().total is None
+    assert machine.gpus()[0] is None
 
     machine.tool(LISTED)
     machine.file("dev/kfd")
-    assert machine.gpus() == GpusHere(None, "/dev/kfd exists, but Uncork cannot count AMD GPUs")
+    assert machine.gpus() == (None, "/dev/kfd exists, but Uncork cannot count AMD GPUs")
 
     monkeypatch.setattr("sys.platform", "darwin")
-    assert machine.gpus() == GpusHere(None, "not known on darwin")
+    assert machine.gpus() == (None, "not known on darwin")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from uncork_workers.plural import plural
 
@@ -19,18 +18,6 @@ _AMD = "dev/kfd"
 _NVIDIA = "0x10de"
 # PCI cards, Windows GPUs inside WSL, and Jetson boards.
 _NVIDIA_DEVICES = ("dev/nvidia*", "dev/dxg", "dev/nvmap", "dev/nvhost*")
-
-
-class GpusHere(NamedTuple):
-    """The GPUs of this machine.
-
-    Attributes:
-        total: their number; None if unknown.
-        evidence: how the number is known, or why it is not, for messages.
-    """
-
-    total: int | None
-    evidence: str
 
 
 def read_gpus(text: str) -> list[str]:
@@ -70,22 +57,23 @@ def _first_gpus(count: int) -> list[str]:
 
 def gpus_here(
     root: Path = Path("/"), *, find_library: Callable[[str], str | None] = ctypes.util.find_library
-) -> GpusHere:
-    """Count the GPUs of this machine; the count is 0 only if there is no sign of a GPU or driver at all.
+) -> tuple[int | None, str]:
+    """Return the number of GPUs of this machine, None if unknown; and for messages, how or why that is so.
 
-    Missing device files prove nothing: a driver may create them when the first program starts.
+    It is 0 only if there is no sign of a GPU or driver at all. Missing device files prove nothing: a driver
+    may create them when the first program starts.
     """
     if sys.platform != "linux":
-        return GpusHere(None, f"not known on {sys.platform}")
+        return None, f"not known on {sys.platform}"
     if (root / _AMD).exists():
-        return GpusHere(None, f"/{_AMD} exists, but Uncork cannot count AMD GPUs")
+        return None, f"/{_AMD} exists, but Uncork cannot count AMD GPUs"
     listed = _listed_by_tool()
     if listed:
-        return GpusHere(listed, f"nvidia-smi lists {listed}")
+        return listed, f"nvidia-smi lists {listed}"
     sign = _sign_of_nvidia(root) or find_library("cuda")
     if sign:
-        return GpusHere(None, f"{sign} exists, but nvidia-smi lists no GPUs")
-    return GpusHere(
+        return None, f"{sign} exists, but nvidia-smi lists no GPUs"
+    return (
         0,
         "no GPU in nvidia-smi, no libcuda, no NVIDIA or AMD device in /dev, no NVIDIA device on the PCI bus",
     )
