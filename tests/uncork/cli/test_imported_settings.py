@@ -20,11 +20,11 @@ from tests.examples import at_most
 from tests.expected import check_texts
 from uncork.cli.proxy.imported_settings import (
     Imported,
-    WrongSettings,
     read_environment,
     read_inference_service,
     read_model_settings,
 )
+from uncork.config.errors import WrongUsage
 
 SIZE, TIME = "MLSERVER_MODEL_MAX_BATCH_SIZE", "MLSERVER_MODEL_MAX_BATCH_TIME"
 
@@ -116,7 +116,7 @@ def test_what_is_read_and_refused(file: Path) -> None:
     def said(given: object, read: Callable[[], Imported]) -> str:
         try:
             told = str(read().excluding({}))
-        except WrongSettings as error:
+        except WrongUsage as error:
             told = re.sub("(is not (YAML|JSON)): .*", r"\1", str(error).replace(str(file), "FILE"))
         return f"{str(given)[:100]}\n    {told}\n"
 
@@ -191,9 +191,9 @@ def makes_sense(imported: Imported) -> None:
     assert imported.timeout_s is None or 0 < imported.timeout_s < math.inf
 
 
-def sense_or_wrong_settings(read: Callable[[], Imported]) -> None:
+def sense_or_refusal(read: Callable[[], Imported]) -> None:
     """No other error leaves a reader."""
-    with contextlib.suppress(WrongSettings):
+    with contextlib.suppress(WrongUsage):
         makes_sense(read())
 
 
@@ -202,8 +202,8 @@ def sense_or_wrong_settings(read: Callable[[], Imported]) -> None:
 def test_any_document_is_read_or_refused(file: Path, part: Any, batcher: Any, other: Any) -> None:
     service = inference_service(predictor={**part, "batcher": batcher}, transformer=other)
 
-    sense_or_wrong_settings(lambda: from_service(file, other, service))
-    sense_or_wrong_settings(lambda: from_service(file, {"kind": "InferenceService", "spec": other}))
+    sense_or_refusal(lambda: from_service(file, other, service))
+    sense_or_refusal(lambda: from_service(file, {"kind": "InferenceService", "spec": other}))
 
 
 @given(
@@ -217,8 +217,8 @@ def test_any_document_is_read_or_refused(file: Path, part: Any, batcher: Any, ot
 def test_any_bytes_are_read_or_refused(file: Path, content: bytes) -> None:
     file.write_bytes(content)
 
-    sense_or_wrong_settings(lambda: read_inference_service(file))
-    sense_or_wrong_settings(lambda: read_model_settings(file, {}))
+    sense_or_refusal(lambda: read_inference_service(file))
+    sense_or_refusal(lambda: read_model_settings(file, {}))
 
 
 @given(said=FIELDS | VALUES, size=st.none() | st.text(max_size=4), time_s=st.none() | st.floats().map(str))
@@ -228,9 +228,9 @@ def test_any_model_settings_are_read_or_refused(
     environment = {name: value for name, value in ((SIZE, size), (TIME, time_s)) if value is not None}
     file.write_text(json.dumps(as_json(said)))
 
-    sense_or_wrong_settings(lambda: read_model_settings(file, environment))
+    sense_or_refusal(lambda: read_model_settings(file, environment))
     if environment:
-        sense_or_wrong_settings(lambda: alone(environment))
+        sense_or_refusal(lambda: alone(environment))
 
 
 def as_json(value: Any) -> Any:

@@ -10,15 +10,13 @@ from typing import Any
 
 import yaml
 
+from uncork.config.errors import WrongUsage
+
 _PARTS = ("predictor", "transformer", "explainer")
 _VARIABLES = {
     "max_batch_size": "MLSERVER_MODEL_MAX_BATCH_SIZE",
     "max_batch_time": "MLSERVER_MODEL_MAX_BATCH_TIME",
 }
-
-
-class WrongSettings(ValueError):
-    """A file or variable is wrong; the message says which, and what is accepted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,25 +55,25 @@ def read_inference_service(path: Path) -> Imported:
 
     Raises:
         OSError: if the file cannot be read.
-        WrongSettings: if it is no such file, has no batcher, or a value is wrong.
+        WrongUsage: if it is no such file, has no batcher, or a value is wrong.
     """
     documents = _parsed(path, lambda text: list(yaml.safe_load_all(text)), language="YAML")
     services = [one for one in documents if isinstance(one, dict) and one.get("kind") == "InferenceService"]
     if not services:
-        raise WrongSettings(f"{path} has no document of kind InferenceService")
+        raise WrongUsage(f"{path} has no document of kind InferenceService")
     specs = [one["spec"] for one in services if isinstance(one.get("spec"), dict)]
     for spec in specs:
         for name in _PARTS:
             part = spec.get(name)
             if isinstance(part, dict) and part.get("batcher") is not None:
                 return _from_batcher(part, f"{path}: spec.{name}", source=str(path))
-    raise WrongSettings(f"{path} has no batcher in spec.{', spec.'.join(_PARTS)}")
+    raise WrongUsage(f"{path} has no batcher in spec.{', spec.'.join(_PARTS)}")
 
 
 def _from_batcher(part: Mapping[str, Any], where: str, *, source: str) -> Imported:
     batcher = part["batcher"]
     if not isinstance(batcher, dict):
-        raise WrongSettings(
+        raise WrongUsage(
             f"{where}.batcher must have maxBatchSize, maxLatency or timeout, got {short(batcher)}"
         )
     hold_ms = _count(batcher, "maxLatency", f"{where}.batcher", least=0)
@@ -97,11 +95,11 @@ def read_model_settings(path: Path, environment: Mapping[str, str]) -> Imported:
 
     Raises:
         OSError: if the file cannot be read.
-        WrongSettings: if it is no such file, or a value is wrong.
+        WrongUsage: if it is no such file, or a value is wrong.
     """
     settings = _parsed(path, json.loads, language="JSON")
     if not isinstance(settings, dict):
-        raise WrongSettings(f"{path} must be a JSON object, got {short(settings)}")
+        raise WrongUsage(f"{path} must be a JSON object, got {short(settings)}")
     in_file = {name: (f"{path}: {name}", settings[name]) for name in _VARIABLES if name in settings}
     return _from_mlserver({**_variables(environment), **in_file}, source=str(path))
 
@@ -110,7 +108,7 @@ def read_environment(environment: Mapping[str, str]) -> Imported | None:
     """Read the same settings from the environment; None if it has none.
 
     Raises:
-        WrongSettings: if a value is wrong.
+        WrongUsage: if a value is wrong.
     """
     variables = _variables(environment)
     return _from_mlserver(variables, source="the environment") if variables else None
@@ -145,7 +143,7 @@ def _parsed(path: Path, parse: Callable[[bytes], Any], *, language: str) -> Any:
         return parse(content)
     # Parsers raise any error: int() for scalars that only look right, the recursion limit, ...
     except Exception as error:
-        raise WrongSettings(f"{path} is not {language}: {' '.join(str(error).split())}") from error
+        raise WrongUsage(f"{path} is not {language}: {' '.join(str(error).split())}") from error
 
 
 def _count(settings: Mapping[str, Any], name: str, where: str, *, least: int) -> int | None:
@@ -158,7 +156,7 @@ def _whole(value: Any, where: str, *, least: float = -math.inf) -> int:
     number = _number(value, where)
     if not (number.is_integer() and number >= least):
         from_least = "" if least == -math.inf else f" from {least}"
-        raise WrongSettings(f"{where} must be a whole number{from_least}, got {short(value)}")
+        raise WrongUsage(f"{where} must be a whole number{from_least}, got {short(value)}")
     return int(number)
 
 
@@ -169,5 +167,5 @@ def _number(value: Any, where: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise WrongSettings(f"{where} must be a number, got {short(value)}")
+        raise WrongUsage(f"{where} must be a number, got {short(value)}")
     return number

@@ -10,7 +10,6 @@ from typing import Any
 
 from uncork.cli.proxy.imported_settings import (
     Imported,
-    WrongSettings,
     read_environment,
     read_inference_service,
     read_model_settings,
@@ -195,8 +194,6 @@ class ProxyOptions(ServerOptions):
             return read_environment(os.environ)
         except OSError as error:
             raise WrongUsage(f"{error.filename}: {error.strerror}") from None
-        except WrongSettings as error:
-            raise WrongUsage(str(error)) from None
 
     def settings(self, imported: Imported | None) -> ProxySettings:
         """Combine the given options, imported settings and defaults, in this order of precedence.
