@@ -285,7 +285,7 @@ def _turn(outcome: Outcome, cpu: Cpu | None, *, padding_share: float | None) -> 
     )
 
 
-def median_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int = 0) -> Interval:
+def median_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval:
     """Return the median of one value per round, with its 95 % interval by bootstrap over the rounds.
 
     A single value has an interval of width 0.
@@ -303,7 +303,7 @@ def median_interval(values: Sequence[float] | NDArray[np.float64], *, seed: int 
     from scipy.stats import bootstrap  # type: ignore[import-untyped]
 
     found = bootstrap(
-        (seen,), np.median, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
+        (seen,), np.median, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0)
     ).confidence_interval
     # Interpolation between equal values may be off by the last digit.
     return Interval(median=median, low=min(float(found.low), median), high=max(float(found.high), median))

@@ -15,7 +15,7 @@ from uncork.server.private_folders import is_private, make_private, shared_folde
 
 log = logging.getLogger("uncork.gateway")
 
-RELOAD, DIFF = COMMANDS = ("reload", "diff")
+RELOAD, DIFF = "reload", "diff"
 """What a server can be asked for: to reload, and what that would change."""
 
 Handlers = Mapping[str, Callable[[], Awaitable["Outcome"]]]

@@ -249,7 +249,6 @@ def _sum_up(all_progress: Sequence[Progress]) -> Progress:
     return Progress(
         at_s=all_progress[0].at_s,
         seconds=all_progress[0].seconds,
-        done=sum(one.done for one in all_progress),
         good=sum(one.good for one in all_progress),
         shed=sum(one.shed for one in all_progress),
         outstanding=sum(one.outstanding for one in all_progress),

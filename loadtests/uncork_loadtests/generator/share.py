@@ -25,8 +25,6 @@ class Progress:
     """Seconds since the start of the measured time; negative in the warm-up."""
     seconds: float
     """Length of the interval."""
-    done: int
-    """Requests answered or lost."""
     good: int
     shed: int
     outstanding: int
@@ -100,7 +98,6 @@ async def _report_progress(traffic: Traffic, report: Report) -> None:
         progress = Progress(
             at_s=now_s - traffic.start_s,
             seconds=now_s - before_s,
-            done=len(new),
             good=len(good_ms),
             shed=int((new["status"] == SHED).sum()),
             outstanding=traffic.outstanding,

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import msgspec
 
@@ -18,15 +17,9 @@ from uncork_workers.definition.loading import TargetError, load_service
 from uncork_workers.definition.service import describe_service
 from uncork_workers.wire.schema import ServiceDescription
 
-_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-
 
 def inspect_service(
-    target: str,
-    *,
-    trust_pickle: bool = False,
-    python: str = sys.executable,
-    environment: Mapping[str, str] = _NO_VARIABLES,
+    target: str, *, trust_pickle: bool, python: str, environment: Mapping[str, str]
 ) -> ServiceDescription:
     """Import the service of a target in a separate process, without setting it up, and describe it.
 
