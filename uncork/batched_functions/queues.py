@@ -48,7 +48,7 @@ class Queues:
         self.definition = definition
         self.parameters = parameters
         self.tally = Tally()
-        self._tallies = [self.tally, tally_of(definition.label)]
+        self._tallies = [self.tally, _tallies.setdefault(definition.label, Tally())]
         name, count = definition.rules.name, definition.concurrency
         self._threads = None if definition.is_async else Threads(name, count)
         self._loops: Loops = {}
@@ -133,11 +133,6 @@ def live() -> list[Queues]:
     """Return all queues of the process, the oldest first; any thread may call this."""
     found = [reference() for reference in list(_live.values())]
     return [queues for queues in found if queues is not None]
-
-
-def tally_of(label: str) -> Tally:
-    """Return the counts of all functions with a label in metrics."""
-    return _tallies.setdefault(label, Tally())
 
 
 def tallies() -> Mapping[str, Tally]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from uncork.config.errors import WrongUsage
@@ -39,22 +39,15 @@ async def running_services(options: ServeOptions, *, admin: bool) -> AsyncIterat
         RuntimeError: if a service does not start; the message says why.
     """
     async with AsyncExitStack() as stack:
-        with _failures_of(options):
+        try:
             services = services_of(options)
             # It may wait for other processes.
             await asyncio.to_thread(require_resources, services, warn=log.warning)
             running = _running(options, stack.enter_context(own_folder()), admin=admin)
             await stack.enter_async_context(_started(running, services))
+        except (OSError, ReplacementFailed, WrongUsage) as error:
+            raise RuntimeError(f"{', '.join(options.target or ())} does not start: {error}") from None
         yield running.place.gateway.front_end
-
-
-@contextmanager
-def _failures_of(options: ServeOptions) -> Iterator[None]:
-    """Raise RuntimeError for errors that keep services from starting."""
-    try:
-        yield
-    except (OSError, ReplacementFailed, WrongUsage) as error:
-        raise RuntimeError(f"{', '.join(options.target or ())} does not start: {error}") from None
 
 
 def _running(options: ServeOptions, folder: Path, *, admin: bool) -> RunningSettings:

@@ -12,7 +12,6 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -122,7 +121,9 @@ def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> tuple[
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise OSError(f"{parent} must be a folder that only this user can write to; remove it")
     folder = parent / digest
-    with _locked(parent / _LOCK):
+    with (parent / _LOCK).open("w") as lock:
+        # Only one process at a time makes, removes or begins to use copies.
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             _remove_unused(parent)
             _extract(content, folder)
@@ -130,14 +131,6 @@ def unpack(content: bytes, digest: str, *, parent: Path | None = None) -> tuple[
         in_use = os.open(folder, os.O_RDONLY)
         fcntl.flock(in_use, fcntl.LOCK_SH)
         return folder, in_use
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Let only one process make, remove or begin to use copies."""
-    with file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _remove_unused(parent: Path) -> None:

@@ -4,6 +4,7 @@ The search only says which part runs next: workers and ``@batched`` run it.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
 from functools import reduce
 from typing import Generic, TypeVar
 
@@ -154,7 +155,7 @@ class Search(Generic[R, F]):
         A request of many rows stays a part of its own, and :attr:`limit` makes its calls smaller, until a
         single row is too large, or as few as the model can have at a time.
         """
-        known, self.limit = self.limit, self.limit.copy()
+        known, self.limit = self.limit, copy(self.limit)
         pending: list[Part] = []
         """The next part is the last."""
         too_large: list[tuple[Part, float]] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
 
 # The search for the largest size that fits ends when it is this share of the smallest that does not.
 CLOSE = 0.85
@@ -43,10 +42,6 @@ class SizeLimit:
         self._wait = _FIRST_WAIT
         self._grows = False
         """Whether the limit has grown, and no call of its size has worked yet."""
-
-    def copy(self) -> SizeLimit:
-        """Return one that learns on its own from here on."""
-        return copy(self)
 
     def become(self, other: SizeLimit) -> None:
         """Take over what a copy has learned."""
