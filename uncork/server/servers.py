@@ -12,6 +12,7 @@ import uvicorn
 
 from uncork.server.credentials import Credentials
 from uncork.server.listeners import Listeners
+from uncork.server.server_options import ServerOptions
 from uncork_gateway.connection.client_limits import MOST_REFUSED
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
@@ -65,13 +66,14 @@ class Servers:
             serving.append(self._grpc.serve(self._listeners.grpc, tls=None if tls is None else tls.context))
         await asyncio.gather(*serving)
 
-    def change(
-        self, credentials: Credentials, *, max_body_bytes: int, max_connection_age_s: float | None
-    ) -> None:
+    def change(self, credentials: Credentials, options: ServerOptions) -> None:
         """Set other certificates, and other limits of gRPC clients."""
         self._listeners.renew(credentials)
         if self._grpc is not None:
-            self._grpc.change(max_message_bytes=max_body_bytes, max_connection_age_s=max_connection_age_s)
+            self._grpc.change(
+                max_message_bytes=options.max_body_bytes,
+                max_connection_age_s=options.grpc_max_connection_age,
+            )
 
     def retire(self) -> None:
         """Send clients elsewhere, but accept new connections."""

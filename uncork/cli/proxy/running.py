@@ -92,11 +92,7 @@ class RunningProxy:
         if settings == self._settings and not changes:
             return Outcome(0, "no setting has changed")
         self._settings, self._credentials = settings, credentials
-        self._servers.change(
-            credentials,
-            max_body_bytes=options.max_body_bytes,
-            max_connection_age_s=options.grpc_max_connection_age,
-        )
+        self._servers.change(credentials, options)
         if (options.log_level, options.log_format) != (before.log_level, before.log_format):
             log_to_terminal(options.log_level, options.log_format.value, again=True)
         names = [change.name for change in changes] or ["imported settings"]

@@ -249,11 +249,7 @@ class Revision:
         gateway = running.place.gateway
         gateway.change(running.place.settings(options, self._credentials.keys))
         if running.servers is not None:
-            running.servers.change(
-                self._credentials,
-                max_body_bytes=options.max_body_bytes,
-                max_connection_age_s=options.grpc_max_connection_age,
-            )
+            running.servers.change(self._credentials, options)
         if (options.log_level, options.log_format) != (before.log_level, before.log_format):
             log_to_terminal(options.log_level, options.log_format.value, again=True)
         if self.changes:
