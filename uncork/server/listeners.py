@@ -16,6 +16,7 @@ from uncork.server.credentials import Credentials, read_credentials
 from uncork.server.unix_listener import unix_listener
 from uncork_workers.extras import install_command
 from uncork_workers.wire.certificates import ServerTls
+from uncork_workers.wire.dialing import Address
 
 # The system closes a connection whose client has read nothing of its reply for this time.
 _UNREAD_MS = 30_000
@@ -261,5 +262,4 @@ def _url(scheme: str, listener: socket.socket) -> str:
 
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    host = _REACHED_AT.get(host, host)
-    return f"{f'[{host}]' if ':' in host else host}:{port}"
+    return str(Address(_REACHED_AT.get(host, host), port))

@@ -9,6 +9,7 @@ from uncork.server.options import ServeOptions
 from uncork.server.running.service import Place, RunningService
 from uncork.server.server_options import ServerOptions
 from uncork.server.servers import Servers
+from uncork.server.services import about
 from uncork_gateway.backends.worker_failures import WorkerStartup
 
 NO_FILES = "--watch-config requires --config, or a file of keys, certificates, a token or imported settings"
@@ -19,11 +20,6 @@ def files_of(options: ServerOptions) -> list[str]:
     """Return the files that settings come from."""
     files = (options.config, *(getattr(options, name, None) for name in (*FILES, *_IMPORTED)))
     return [str(file) for file in files if file is not None]
-
-
-def _named(service: str, index: int) -> str:
-    """Name a worker; the only service has no name."""
-    return f"{service}: worker {index}" if service else f"worker {index}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +50,7 @@ class RunningServer:
     def expected(self) -> list[str]:
         """Return the names of the workers that are to start first."""
         return [
-            _named(name, index)
+            about(name, f"worker {index}")
             for name, service in self.services.items()
             for index in range(service.options.worker_count.first)
         ]
@@ -62,14 +58,14 @@ class RunningServer:
     def starts(self) -> dict[str, WorkerStartup]:
         """Return the stages of the workers that are not ready."""
         return {
-            _named(name, index): start
+            about(name, f"worker {index}"): start
             for name, service in self.services.items()
             for index, start in service.served.events.failures.starts().items()
         }
 
     def ready_workers(self) -> set[str]:
         return {
-            _named(name, index)
+            about(name, f"worker {index}")
             for name, service in self.services.items()
             for index in service.served.pool.ready()
         }

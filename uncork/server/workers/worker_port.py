@@ -16,6 +16,7 @@ from uncork.server.listeners import listening_socket
 from uncork.server.server_options import ServerOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_workers.wire.certificates import ServerTls
+from uncork_workers.wire.dialing import Address
 
 _NEED_PORT = (
     "worker_host",
@@ -130,8 +131,8 @@ def is_loopback(host: str) -> bool:
 def waiting_for_workers(port: WorkerPort, admin_url: str, *, target: str, token_file: Path | None) -> str:
     """Return how to start a worker on another machine, and where to see it."""
     host, number = port.listener.getsockname()[:2]
-    address = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
-    dialed = f"HOST:{number}" if host in ("0.0.0.0", "::") else address
+    address = Address(host, number)
+    dialed = f"HOST:{number}" if host in ("0.0.0.0", "::") else str(address)
     tls = " --ca FILE" if port.tls is not None else ""
     return (
         f"workers can connect to {address}: uncork worker {target or 'TARGET'} --gateway {dialed} "
