@@ -118,9 +118,9 @@ def _load(plan: Plan) -> tuple[Round, int]:
     return round_of(outcome), len(outcome.samples)
 
 
-def run_plan(plan: Plan, *, tell: Callable[..., None] | None = None) -> Outcome:
+def run_plan(plan: Plan) -> Outcome:
     """Run a plan; raise KeyboardInterrupt on Ctrl-C, even if there are samples."""
-    outcome = run(plan, tell=tell)
+    outcome = run(plan)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome
@@ -173,9 +173,7 @@ def _rows_per_batch(before: tuple[float, float] | None, after: tuple[float, floa
     return (after[1] - before[1]) / (after[0] - before[0])
 
 
-def ask_alone(
-    server: Server, *, path: str, bodies: Sequence[bytes], headers: Mapping[str, str] | None = None
-) -> list[bytes]:
+def ask_alone(server: Server, *, path: str, bodies: Sequence[bytes]) -> list[bytes]:
     """Send the bodies one after the other; return the answers.
 
     Raises:
@@ -185,7 +183,7 @@ def ask_alone(
     answers = []
     try:
         for body in bodies:
-            connection.request("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
             reply = connection.getresponse()
             answers.append(reply.read())
             if reply.status != 200:
