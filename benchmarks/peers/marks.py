@@ -19,14 +19,14 @@ Figure = Literal["requests_per_second", "p50", "p99", "in_goal", "soon", "front_
 _LESS_IS_BETTER = ("p50", "p99", "front_cpu")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Mark:
     """A figure of Uncork, its divisor, and the bound of the ratio."""
 
     figure: Figure
     rival: str
     """BEST, LIMIT, COMPILED, or a peer, in its best setting."""
-    bound: Bound | None
+    bound: Bound | None = None
     """None: the ratio is only reported."""
 
 
@@ -43,29 +43,25 @@ class Verdict:
     state: State
 
 
-def _mark(figure: Figure, rival: str, bound: Bound | None = None) -> Mark:
-    return Mark(figure=figure, rival=rival, bound=bound)
-
-
 _LIGHT = ModelPoint(intercept_ms=1, slope_ms=0.02)
 _MIDDLE = ModelPoint(intercept_ms=5, slope_ms=0.1)
 _HEAVY = ModelPoint(intercept_ms=40, slope_ms=1)
-_THRIFT = _mark("front_cpu", "mosec", at_most(1.0))
-_FULL = _mark("requests_per_second", LIMIT, at_least(0.88))
-_LONE = _mark("p50", "unbatched", at_most(1.05))
+_THRIFT = Mark("front_cpu", "mosec", at_most(1.0))
+_FULL = Mark("requests_per_second", LIMIT, at_least(0.88))
+_LONE = Mark("p50", "unbatched", at_most(1.05))
 _CLOSED: Mapping[tuple[ModelPoint, int], Sequence[Mark]] = {
-    (_LIGHT, 1): [_mark("p50", "unbatched", at_most(1.1))],
-    (_LIGHT, 16): [_mark("requests_per_second", BEST, at_least(1.1))],
-    (_LIGHT, 64): [_mark("requests_per_second", BEST, at_least(1.2))],
-    (_LIGHT, 256): [_mark("requests_per_second", BEST, at_least(1.4)), _THRIFT],
+    (_LIGHT, 1): [Mark("p50", "unbatched", at_most(1.1))],
+    (_LIGHT, 16): [Mark("requests_per_second", BEST, at_least(1.1))],
+    (_LIGHT, 64): [Mark("requests_per_second", BEST, at_least(1.2))],
+    (_LIGHT, 256): [Mark("requests_per_second", BEST, at_least(1.4)), _THRIFT],
     **{(model, 1): [_LONE] for model in (_MIDDLE, _HEAVY)},
     **{(model, clients): [_FULL] for model in (_MIDDLE, _HEAVY) for clients in (16, 64)},
     **{(model, 256): [_FULL, _THRIFT] for model in (_MIDDLE, _HEAVY)},
 }
-_PROMPT = [_mark("p99", BEST, at_most(1.0)), _mark("in_goal", BEST, at_least(1.0))]
-_PROMPT += [_mark("soon", BEST, at_least(1.0))]
+_PROMPT = [Mark("p99", BEST, at_most(1.0)), Mark("in_goal", BEST, at_least(1.0))]
+_PROMPT += [Mark("soon", BEST, at_least(1.0))]
 _OPEN: Mapping[ModelPoint, Sequence[Mark]] = {
-    _LIGHT: [_mark("p50", BEST, at_most(0.9)), _mark("p99", BEST, at_most(0.9))],
+    _LIGHT: [Mark("p50", BEST, at_most(0.9)), Mark("p99", BEST, at_most(0.9))],
     _MIDDLE: _PROMPT,
     _HEAVY: _PROMPT,
 }
@@ -84,8 +80,8 @@ def open_marks(model: ModelPoint, *, compiled: bool = False) -> list[Mark]:
 
 def _with_ratios(marks: list[Mark], figures: Sequence[Figure], *, compiled: bool) -> list[Mark]:
     present = {mark.figure for mark in marks if mark.rival == BEST}
-    found = marks + [_mark(figure, BEST) for figure in figures if figure not in present]
-    return found + [_mark(figure, COMPILED) for figure in figures if compiled]
+    found = marks + [Mark(figure, BEST) for figure in figures if figure not in present]
+    return found + [Mark(figure, COMPILED) for figure in figures if compiled]
 
 
 def verdict(

@@ -136,7 +136,7 @@ def _ours(points: dict[str, Point], figure: Figure) -> str:
 def _ratio(point: Point | None, peer: str, figure: Figure) -> str:
     if point is None:
         return "-"
-    mark = Mark(figure=figure, rival=peer, bound=None)
+    mark = Mark(figure, peer)
     ratio = verdict(mark, point.rounds, ours=OURS, limit=None).ratio
     return f"{ratio.median:.2f} ({ratio.low:.2f} .. {ratio.high:.2f})" if ratio else "-"
 
