@@ -26,25 +26,13 @@ from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.requests.lengths import Lengths
 from uncork_dispatcher.requests.queue import RequestQueue
 
+Rule = Callable[[Api, RequestQueue, float], Lengths]
+"""Returns the lengths that may share the next batch, of an API, its queue and the limit of a batch."""
 Divide = Callable[[Sequence[float], float, float], list[int]]
 """Divides ascending lengths into batches: returns where each begins, and the number of lengths.
 
 Its other arguments are the limit of a batch, and the fixed time of a batch in units of length.
 """
-
-
-@contextlib.contextmanager
-def in_order() -> Iterator[None]:
-    """Let the most urgent requests share a batch, whatever their lengths."""
-    with _choosing(lambda *_: Lengths(0.0, math.inf)):
-        yield
-
-
-@contextlib.contextmanager
-def by_bucket() -> Iterator[None]:
-    """Let the most urgent request share a batch with those of its bucket; each ends at a power of two."""
-    with _choosing(lambda api, queue, limit: bucket(queue.most_urgent.length)):
-        yield
 
 
 @contextlib.contextmanager
@@ -68,9 +56,17 @@ def by_sum() -> Iterator[None]:
         yield
 
 
-def bucket(length: float) -> Lengths:
-    """Return the lengths of a bucket: above half of a power of two, up to the power."""
-    end = 2.0 ** math.ceil(math.log2(length))
+def in_order(api: Api, queue: RequestQueue, limit: float) -> Lengths:
+    """Let the most urgent requests share a batch, whatever their lengths."""
+    return Lengths(0.0, math.inf)
+
+
+def by_bucket(api: Api, queue: RequestQueue, limit: float) -> Lengths:
+    """Let the most urgent request share a batch with those of its bucket.
+
+    A bucket has the lengths above half of a power of two, up to the power.
+    """
+    end = 2.0 ** math.ceil(math.log2(queue.most_urgent.length))
     return Lengths(math.nextafter(end / 2, math.inf), end)
 
 
@@ -97,8 +93,7 @@ def razors_edge(lengths: Sequence[float], limit: float, fixed: float) -> list[in
     return found[::-1]
 
 
-@contextlib.contextmanager
-def in_parts(divide: Divide, *, minmax: bool = False) -> Iterator[None]:
+def in_parts(divide: Divide, *, minmax: bool = False) -> Rule:
     """Divide the 256 most urgent requests, sorted by length; let the part of the most urgent share a batch.
 
     With ``minmax``, it is the part in which a request would have the highest latency.
@@ -119,13 +114,12 @@ def in_parts(divide: Divide, *, minmax: bool = False) -> Iterator[None]:
             )
         return Lengths(chosen[0].length, chosen[-1].length)
 
-    with _choosing(choose):
-        yield
+    return choose
 
 
 @contextlib.contextmanager
-def _choosing(choose: Callable[[Api, RequestQueue, float], Lengths]) -> Iterator[None]:
-    """Replace the rule by a function of the API, its queue and the limit of a batch."""
+def _choosing(choose: Rule) -> Iterator[None]:
+    """Replace the rule of the dispatcher."""
 
     def mixable(api: Api, queue: RequestQueue, sample: object, limit: float, most_rows: float) -> Lengths:
         return choose(api, queue, limit)
@@ -137,11 +131,11 @@ def _choosing(choose: Callable[[Api, RequestQueue, float], Lengths]) -> Iterator
 MEMBERS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "rule": contextlib.nullcontext,
     "sum": by_sum,
-    "fifo": in_order,
-    "buckets": by_bucket,
-    "sorted": partial(in_parts, by_budget),
-    "razor": partial(in_parts, razors_edge),
-    "razor-minmax": partial(in_parts, razors_edge, minmax=True),
+    "fifo": partial(_choosing, in_order),
+    "buckets": partial(_choosing, by_bucket),
+    "sorted": partial(_choosing, in_parts(by_budget)),
+    "razor": partial(_choosing, in_parts(razors_edge)),
+    "razor-minmax": partial(_choosing, in_parts(razors_edge, minmax=True)),
 }
 """Choices of members by name."""
 
