@@ -123,7 +123,7 @@ def turns_cells() -> list[Cell]:
 
 MATRICES: dict[str, Callable[[], list[Cell]]] = {
     "count": matrix.count_cells,
-    "clients": lambda: matrix.closed_cells(workers=(1, 2, 8), clients=(4, 16, 64), noises=(0.1,)),
+    "clients": lambda: matrix.closed_cells(workers=(1, 2, 8), clients=(4, 16, 64)),
     "unlike": unlike_cells,
     "pool": pool_cells,
     "transport": transport_cells,

@@ -66,11 +66,6 @@ class _Open:
     sent_s: float
     own: Fault | None
 
-    @property
-    def allowed(self) -> frozenset[int]:
-        """Statuses allowed without another fault."""
-        return self.own.own if self.own is not None else _GOOD
-
 
 class Ledger:
     """Enters every request when it is sent, and removes it at its one answer.
@@ -171,9 +166,9 @@ class Ledger:
         request = self._open.pop(number, None)
         self._wrong(self._touch(request) if request else {NO_FAULT}, what, number)
 
-    def sweep(self, now_s: float, *, bound_s: float = _BOUND_S) -> None:
+    def sweep(self, now_s: float) -> None:
         """Count overdue requests as lost."""
-        overdue = [request for request in self._open.values() if now_s - request.sent_s > bound_s]
+        overdue = [request for request in self._open.values() if now_s - request.sent_s > _BOUND_S]
         for request in overdue:
             del self._open[request.question.number]
             self._lost(request, f"no answer within {now_s - request.sent_s:.1f} s")
@@ -188,7 +183,7 @@ class Ledger:
         allowed = set[int]().union(*(window.fault.others for window in felt))
         if now_s - request.sent_s < self._timeout_s:
             allowed.discard(504)
-        allowed |= request.allowed
+        allowed |= _GOOD if request.own is None else request.own.own
         deaths = [one.fault.fatal for one in felt if one.opened_s > request.sent_s - _UNNOTICED_S]
         if sum(deaths) >= _RUNS:
             allowed.add(502)

@@ -11,6 +11,7 @@ from uncork_loadtests.servers import HOST
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _MAX_HEAD = 8192
+_PAGE_S = 10.0
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
@@ -55,10 +56,10 @@ async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> 
         return None
 
 
-async def fetch(port: int, path: str, *, within_s: float = 10.0) -> bytes | None:
+async def fetch(port: int, path: str) -> bytes | None:
     """Return the body of a page; None if there is no 200 in time."""
     try:
-        async with asyncio.timeout(within_s), connected(port) as (reader, writer):
+        async with asyncio.timeout(_PAGE_S), connected(port) as (reader, writer):
             writer.write(f"GET {path} HTTP/1.1\r\nHost: chaos\r\n\r\n".encode())
             reply = await read_reply(reader)
     except OSError:  # TimeoutError is one

@@ -19,7 +19,6 @@ _GRPC_TYPES = {"FP64": ("<f8", "fp64_contents"), "INT64": ("<i8", "int64_content
 class Dialect:
     """One protocol, for a model named peer."""
 
-    name: str
     path: str
     write: Callable[[Sequence[Row], str], bytes]
     """Writes the body of a request; V2 includes the id."""
@@ -74,10 +73,9 @@ def _read_grpc(answer: bytes, request_id: str) -> list[object]:
     return values
 
 
-V1 = Dialect(name="V1", path="/v1/models/peer:predict", write=_write_v1, read=_read_v1)
-V2 = Dialect(name="V2", path="/v2/models/peer/infer", write=write_v2, read=_read_v2)
+V1 = Dialect(path="/v1/models/peer:predict", write=_write_v1, read=_read_v1)
+V2 = Dialect(path="/v2/models/peer/infer", write=write_v2, read=_read_v2)
 V2_GRPC = Dialect(
-    name="V2 over gRPC",
     path="/inference.GRPCInferenceService/ModelInfer",
     write=_write_grpc,
     read=_read_grpc,
