@@ -15,8 +15,7 @@ from uncork_loadtests.servers import BenchError, Server
 _EVERY_S = 0.25
 _READY = re.compile(rb'^uncork_workers\{service="chaos",state="(?:idle|busy)"\} ([0-9.]+)$', re.MULTILINE)
 _GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
-BUG = re.compile(r"internal error \[|never retrieved|Exception in callback|Fatal error|never awaited")
-"""Log lines that indicate a bug."""
+_BUG = re.compile(r"internal error \[|never retrieved|Exception in callback|Fatal error|never awaited")
 
 
 class Possessions(NamedTuple):
@@ -100,9 +99,10 @@ class Gateway:
             every_s=_EVERY_S / 2,
         )
 
-    def bug_lines(self) -> list[str]:
-        """Return the log lines that indicate a bug."""
-        return [line for line in self.server.written().splitlines() if BUG.search(line)]
+
+def bug_lines(server: Server) -> list[str]:
+    """Return the log lines that indicate a bug."""
+    return [line for line in server.written().splitlines() if _BUG.search(line)]
 
 
 def _lives(process: psutil.Process) -> bool:

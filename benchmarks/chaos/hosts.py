@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 
 from benchmarks.chaos.gateway import Gateway
 from tests.namespaces import Network
@@ -69,9 +68,6 @@ class Hosts:
             for number, process in self._processes.items()
             if process.poll() is None and name in (None, self.names[number % len(self.names)])
         )
-
-    def choose(self, random: Random) -> str:
-        return random.choice(self.names)
 
     def stop(self) -> None:
         """Kill all workers."""

@@ -53,7 +53,8 @@ async def stop(stage: Stage, random: Random) -> None:
 async def host(stage: Stage, random: Random) -> None:
     """SIGKILL of all workers of a host, within milliseconds; they are started again."""
     assert isinstance(stage.gateway, RemoteGateway)
-    victims = stage.gateway.hosts.pids(stage.gateway.hosts.choose(random))
+    hosts = stage.gateway.hosts
+    victims = hosts.pids(random.choice(hosts.names))
     window = stage.ledger.strike(HOST, time.monotonic())
     for victim in victims:
         _signal(victim, signal.SIGKILL)
@@ -65,7 +66,7 @@ async def partition(stage: Stage, random: Random) -> None:
     """Cut a host off, for a time in which the gateway notices that or not; its workers must come back."""
     assert isinstance(stage.gateway, RemoteGateway)
     hosts = stage.gateway.hosts
-    name = hosts.choose(random)
+    name = random.choice(hosts.names)
     window = stage.ledger.strike(PARTITION, time.monotonic())
     hosts.network.part(name)
     await asyncio.sleep(random.uniform(*_CUT_OFF_S))

@@ -14,7 +14,7 @@ import psutil
 
 from benchmarks.chaos import client_faults, other_service, processes
 from benchmarks.chaos.faults import DRAIN, Strike
-from benchmarks.chaos.gateway import Gateway, Possessions
+from benchmarks.chaos.gateway import Gateway, Possessions, bug_lines
 from benchmarks.chaos.grpc import call_faults
 from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
@@ -94,7 +94,7 @@ class Trial:
         finally:
             sweeping.cancel()
         self.notes.append(f"Requests: {_kinds(self.ledger)}.")
-        for line in self._gateway.bug_lines():
+        for line in bug_lines(self._gateway.server):
             self.ledger.complain(NO_FAULT, f"the gateway's log says: {line}")
 
     async def _while_watched(self, work: Coroutine[Any, Any, None]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import ClassVar
 
-from benchmarks.chaos.gateway import BUG
+from benchmarks.chaos.gateway import bug_lines
 from benchmarks.harness.rounds import Tell
 from uncork_loadtests.servers import BenchError, Server
 
@@ -87,5 +87,5 @@ class Fuzzer(ABC):
 def faults_of(server: Server) -> list[str]:
     """Return whether a server has ended, and the lines of its log that indicate a bug."""
     ended = server.exit_code()
-    faults = [f"the log says: {line}" for line in server.written().splitlines() if BUG.search(line)]
+    faults = [f"the log says: {line}" for line in bug_lines(server)]
     return faults if ended is None else [f"the gateway ended with {ended}", *faults]
