@@ -1,10 +1,9 @@
 """A gRPC client that writes its own frames, so that it can misbehave; the server's frames must be valid."""
 
 import asyncio
-import contextlib
 import struct
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from hpack import Decoder, Encoder, HPACKError
@@ -129,7 +128,7 @@ class GrpcWire:
     def half_close(self) -> None:
         """End the sending side; does nothing once the connection has ended."""
         if not self._writer.transport.is_closing():
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._writer.write_eof()
 
     # Input

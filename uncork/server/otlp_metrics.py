@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -75,7 +74,7 @@ async def sending_metrics(registry: CollectorRegistry, environment: Mapping[str,
         yield
     finally:
         sending.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError):
             await sending
         last = [asyncio.create_task(send())] if is_reached else []
         if last:

@@ -1,7 +1,6 @@
 """Start and kill worker processes on this machine."""
 
 import asyncio
-import contextlib
 import itertools
 import os
 import signal
@@ -110,7 +109,7 @@ class Processes:
         """Kill a worker process; do nothing if it has ended."""
         process = self._processes.get(launch)
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 process.kill()
 
     async def close(self) -> None:

@@ -8,10 +8,9 @@ if one fails, the old workers stay. Reloading replaces all workers this way, rec
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -318,7 +317,7 @@ class Supervisor:
                 )
             except Exception:
                 log.exception("the end of worker %d could not be reported; it is started again", handle.index)
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 await asyncio.wait_for(handle.replaced.wait(), retry_s)
             if handle.replaced.is_set():
                 return
