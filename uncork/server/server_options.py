@@ -16,6 +16,7 @@ from uncork.server.listeners import ListenerOptions
 from uncork_gateway.auth import AllowedOrigins, read_origin
 from uncork_gateway.connection.client_limits import MOST_REFUSED, ClientLimits
 from uncork_gateway.settings import ServerSettings
+from uncork_workers.wire.groups import is_header_name
 from uncork_workers.wire.overrides import Override
 
 OTHER_FILES = 100
@@ -23,7 +24,6 @@ OTHER_FILES = 100
 
 _DEFAULTS = ServerSettings()
 _HOST_NAME = re.compile(r"[0-9A-Za-z_-]+(?:\.[0-9A-Za-z_-]+)*")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class LogLevel(StrEnum):
@@ -54,7 +54,7 @@ def readable(read: Callable[[str], object]) -> Callable[[Any], Any]:
 
 def read_header_name(text: str) -> bytes:
     """Return the name of a header in lower case; raise ValueError if the text is no header name."""
-    if not _HEADER_NAME.fullmatch(text):
+    if not is_header_name(text):
         raise ValueError(f"{text!r} is not a header name; give a name such as X-Client-Id")
     return text.lower().encode()
 
