@@ -35,8 +35,9 @@ from uncork_loadtests.servers import reserved_port, serve
 _SERVICE = f"{SERVICES / 'chaos.py'}:Chaos"
 _FIXED_MS = 5.0
 _MAX_BATCH_ROWS = 32
-# Three times the longest batch, so that a busy machine misses no deadline without a fault.
 _GOAL_MS = 1000
+# Of the goal, so that a busy machine misses no deadline without a fault.
+_LONGEST_BATCH_SHARE = 1 / 3
 # Capacity of the workers relative to the rate; the overload must exceed it.
 _CAPACITY_FACTOR = 3.0
 _ROWS_PER_REQUEST = 1.2
@@ -129,10 +130,16 @@ def row_ms(settings: Settings) -> float:
     return max(0.0, settings.workers * 1000 / rows_per_s - _FIXED_MS / _MAX_BATCH_ROWS)
 
 
+def max_batch_rows(settings: Settings) -> int:
+    """Return the most rows of a batch: fewer if rows are slow."""
+    longest_ms = _LONGEST_BATCH_SHARE * _GOAL_MS
+    return int(min(_MAX_BATCH_ROWS, (longest_ms - _FIXED_MS) / max(row_ms(settings), 0.01)))
+
+
 def _command(settings: Settings, served: Sequence[str], *, grpc_port: int) -> list[str]:
     options = {
         "--grpc-port": grpc_port,
-        "--mb-max-batch-size": _MAX_BATCH_ROWS,
+        "--mb-max-batch-size": max_batch_rows(settings),
         "--mb-max-latency": _GOAL_MS,
         "--max-body-bytes": MAX_BODY_BYTES,
         "--max-queue-rows": max(200, round(settings.rate / 2)),
