@@ -26,4 +26,4 @@ def json_fault(text: bytes, error: Exception) -> str:
         return "it is UTF-16; send UTF-8"
     if half := _HALF.search(text):
         return f"{half[1].decode()} is half of a character; send both escapes of its pair, or the character"
-    return str(error)
+    return str(error).partition("; use sys.")[0]  # advice for who runs the worker
