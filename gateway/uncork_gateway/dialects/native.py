@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from msgspec.structs import replace
+from mypy_extensions import mypyc_attr
 
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.codecs.npy import encode_npy
@@ -21,6 +22,7 @@ _CONTENT_TYPE, _ACCEPT, _TARGET = b"content-type", b"accept", b":target"
 _ANY = "*"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Native:
     """The dialect of our own routes.
 
