@@ -307,7 +307,9 @@ def test_what_was_counted_since_a_copy_is_the_difference() -> None:
 def test_a_difference_has_every_count() -> None:
     tally = ApiTally()
     counted = {
-        name for name, value in vars(tally).items() if isinstance(value, Counter | Distribution | int | float)
+        name
+        for name in dir(tally)
+        if name[0] != "_" and isinstance(getattr(tally, name), Counter | Distribution | int | float)
     }
 
     assert set(_COUNTS) == counted - {"removed"}
