@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from uncork_gateway.codecs.cost import NO_COST, Cost, Weigh, unweighed
-from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.protocols.tensor_rows import json_objects, json_rows, values_of
 from uncork_gateway.protocols.tensors import Tensor
@@ -190,13 +189,8 @@ def of_columns(tensors: Sequence[Tensor], weigh: Weigh, *, key: Hashable = None)
     """Convert named tensors to a request without re-encoding them; ``weigh`` gets the rows as JSON.
 
     Raises:
-        BadRequest: if a name is no text, or the cost cannot be computed.
+        BadRequest: if the cost cannot be computed.
     """
-    for tensor in tensors:
-        try:
-            tensor.name.encode()  # the message to a worker has it
-        except UnicodeEncodeError:
-            raise BadRequest(f"the input name {tensor.name!r} has half of a character") from None
     cost = NO_COST if weigh is unweighed else weigh(json_objects(tensors))
     return Marshalled(
         join_columns(map(values_of, tensors)),

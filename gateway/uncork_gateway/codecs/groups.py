@@ -78,8 +78,14 @@ class RowGroups:
         """Marshal rows that are objects with a value from each tensor, each group alone.
 
         Raises:
-            BadRequest: if a value is not accepted.
+            BadRequest: if a name is no text, or a value is not accepted.
         """
+        # Once for all groups: names can be as long as the body.
+        for name in [tensor.name for tensor in tensors]:
+            try:
+                name.encode()  # the message to a worker has it
+            except UnicodeEncodeError:
+                raise BadRequest(f"the input name {name!r} has half of a character") from None
         if not self.fields:
             return marshal(tensors)
 

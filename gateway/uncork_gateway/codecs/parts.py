@@ -38,11 +38,16 @@ def part_of(whole: Marshalled, rows: Sequence[int], payload: Marshalled, *, grou
 def _names_bytes(form: Form) -> int:
     match form:
         case ColumnsForm(columns):
-            return sum([len(name.encode()) for name, _ in columns])
+            return sum([_most_bytes(name) for name, _ in columns])
         case TableForm(header):
-            return len(header.encode())
+            return _most_bytes(header)
         case _:
             return 0
+
+
+def _most_bytes(text: str) -> int:
+    """Return the most bytes of a text in UTF-8, without a look at it: each part has the same names."""
+    return len(text) if text.isascii() else 4 * len(text)
 
 
 def divided(payload: Marshalled, count: int) -> Marshalled:

@@ -18,6 +18,7 @@ from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.definition.adapters import Adapter, DataFrame, Json, NdArray
 from uncork_workers.process.batches.merging import BatchRequests, merge
+from uncork_workers.wire.forms import TableForm
 from uncork_workers.wire.groups import value_of
 from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.schema import ApiDescription
@@ -217,6 +218,29 @@ def test_long_names_count_in_every_part(kind: str) -> None:
     payload.came_in(5100)
     sizes = [part.payload.size_bytes for part in complete(payload).parts]
     assert [5000 <= size < 5100 for size in sizes] == [True, True]
+
+
+class CountedText(str):
+    """A text that counts how often it is encoded, which takes time for each character."""
+
+    encoded = 0
+
+    def encode(self, *arguments: Any) -> bytes:
+        self.encoded += 1
+        return super().encode(*arguments)
+
+
+def test_names_are_encoded_once_for_all_groups() -> None:
+    """Names as long as the body, encoded for each group, would stop the event loop for seconds."""
+    name, groups = CountedText("n" * 5000), ",".join(map(str, range(50))).encode()
+    tensors = [Tensor(each, "INT64", (50,), "flat", groups) for each in ("g", name)]
+    payload = codec_for(Json()).marshal_columns(tensors)
+    payload.came_in(20_000)
+    assert len(complete(payload).parts) == 50
+    for part in payload.parts:  # as those of CSV
+        part.payload.form = TableForm(name)
+    complete(payload)
+    assert name.encoded == 1
 
 
 def test_errors_name_the_row_of_the_whole_request() -> None:
