@@ -98,8 +98,10 @@ class Marshalled(msgspec.Struct):
         A little, such as the names of inputs, does not count: bodies with equal rows then have equal lengths.
         """
         rest = size_bytes - len(self.body) - len(self.parameters)
+        if rest > _FREE_BYTES and self.parts:
+            rest -= sum([len(part.payload.body) for part in self.parts])
         if rest > _FREE_BYTES:
-            self.rest_bytes = max(0, rest - sum([len(part.payload.body) for part in self.parts]))
+            self.rest_bytes = rest
 
     @property
     def size_bytes(self) -> int:

@@ -183,13 +183,15 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         super().__init__(whole.waiter, dispatcher, whole.api, len(parts))
         self._rows: list[Sequence[int]] = []
         """The numbers of the rows in each part that was submitted."""
-        # A request of several groups has no body and no cost of its own.
-        sized = [whole.payload] if whole.payload.body else [part.payload for part in parts]
+        # A request of several groups has no body and no cost of its own, but what else came with the rows.
+        is_divided = bool(whole.payload.body)
+        sized = [whole.payload] if is_divided else [part.payload for part in parts]
         self._submit(
             self._submissions(whole, at_once),
             at_once=at_once,
             rows=sum([one.rows if one.cost.total is None else one.cost.total for one in sized]),
-            size_bytes=max(whole.size_bytes, sum([one.size_bytes for one in sized])),
+            size_bytes=sum([one.size_bytes for one in sized])
+            + (0 if is_divided else whole.payload.rest_bytes),
         )
 
     def _submissions(self, whole: ApiSubmission, at_once: int) -> Iterator[ApiSubmission]:

@@ -220,6 +220,16 @@ def test_long_names_count_in_every_part(kind: str) -> None:
     assert [5000 <= size < 5100 for size in sizes] == [True, True]
 
 
+def test_a_little_besides_long_rows_does_not_count() -> None:
+    """As without groups: the threshold is for the rest, not for the body."""
+    texts = {"g": b"1,2", "n": b'"%b","a"' % (b"x" * 9000)}
+    tensors = [Tensor(name, "BYTES", (2,), "flat", data) for name, data in texts.items()]
+    payload = codec_for(Json()).marshal_columns(tensors)
+    payload.came_in(9100)
+    assert payload.rest_bytes == 0
+    assert [part.payload.rest_bytes for part in complete(payload).parts] == [0, 0]
+
+
 class CountedText(str):
     """A text that counts how often it is encoded, which takes time for each character."""
 

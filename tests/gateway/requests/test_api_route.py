@@ -173,6 +173,7 @@ _V2 = b'{"inputs":[{"name":"x","datatype":"INT8","shape":[1],"data":[1]%b}]%b}'
         ("embeddings", b'{"input":["a","a"],"model":"%b"}' % _LONG),
         ("rerank", b'{"query":"a","documents":["a"],"other":"%b"}' % _LONG),
         ("groups", b'{"inputs":{"g":[1,2],"n":[1,2]},"other":"%b"}' % _LONG),
+        ("groups", b'{"inputs":{"g":[1,2],"n":["%b",2]},"other":"%b"}' % (_LONG[1000:], _LONG[:50_000])),
     ],
 )
 async def test_all_of_a_body_counts_against_the_queue(speaks: str, body: bytes) -> None:
