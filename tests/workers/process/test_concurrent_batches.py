@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.loops import HANG_S
@@ -33,6 +34,7 @@ class Upstream(Service):
         self.go = asyncio.Event()
         self.started, self.ended = threading.Semaphore(0), threading.Event()
         self.threads = set[str]()
+        self.buffer = np.zeros(1)
         self.error = ValueError("an exception that several handlers raise")
 
     @api(input=Json(), concurrency=4)
@@ -60,6 +62,15 @@ class Upstream(Service):
             elif row == "fork" and os.fork() == 0:
                 return rows
         return [[context().batch_id, row] for row in rows]
+
+    @api(input=Json(), concurrency=2)
+    async def reuse(self, rows: list[float]) -> Any:
+        if rows == [1.5]:
+            self.started.release()
+            await self.go.wait()
+        self.buffer[:] = rows
+        self.go.set()
+        return self.buffer
 
     @api(input=Json(), policy="none", concurrency=2)
     async def stream(self, rows: list[Any]) -> AsyncIterator[str]:
@@ -148,6 +159,16 @@ def test_a_batch_that_waits_holds_up_no_other() -> None:
         replies = [gateway.reply() for _ in range(2)]
         assert sorted(replies) == [(1, [200], [["b1", "wait"]]), (4, [200], [["b4", "go"]])]
     assert service.threads == {"uncork handlers"}
+
+
+def test_a_handler_may_reuse_an_array_that_another_has_returned() -> None:
+    """The next one runs before the thread of a batch has its results."""
+    service = upstream()
+    with serving(service) as gateway:
+        gateway.run(1, 1.5, api="reuse")
+        assert service.started.acquire(timeout=HANG_S)
+        gateway.run(2, 2.5, api="reuse")
+        assert sorted(gateway.reply() for _ in range(2)) == [(1, [200], [1.5]), (2, [200], [2.5])]
 
 
 @pytest.mark.parametrize("api", ["plain", "other"])

@@ -9,13 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.loops import HANG_S
 from tests.workers.fake_gateway import Connection
-from tests.workers.run_batch import batch_of
+from tests.workers.run_batch import batch_of, run_batch
 from uncork_workers.definition.adapters import Json, Text
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
@@ -307,6 +308,62 @@ def test_other_batches_take_their_turn_without_overlap(fields: dict[str, Any]) -
     calls[2:4] = calls_of(batches, **fields)[2:4]
 
     assert shown(served(service, calls)) == shown(alone(fresh(), calls))
+
+
+class Reusing(Service):
+    """Each handler or ``finish`` returns the same array, with new values."""
+
+    def setup(self) -> None:
+        self.buffer = np.zeros(1)
+
+    def same(self, rows: Any) -> Any:
+        return rows
+
+    def filled(self, rows: list[float]) -> Any:
+        self.buffer[:] = rows
+        return self.buffer
+
+    @api(input=Json(), prepare=same)
+    def array(self, rows: list[float]) -> Any:
+        return self.filled(rows)
+
+    @api(input=Json(), prepare=same)
+    def column(self, rows: list[float]) -> Any:
+        return {"x": self.filled(rows), "name": ["a"]}
+
+    @api(input=Json(), prepare=same)
+    def row(self, rows: list[float]) -> Any:
+        return [("a", self.filled(rows))]
+
+    @api(input=Json(), finish=filled)
+    def finished(self, rows: list[float]) -> Any:
+        return rows
+
+
+@pytest.mark.parametrize("to", ["array", "column", "row"])
+def test_a_handler_may_reuse_its_arrays_before_the_last_batch_is_encoded(to: str) -> None:
+    service = Reusing()
+    service.setup()
+    with closing(Executor(service)) as executor:
+        first, second = [executor.in_stages(*call) for call in calls_of([[1.5], [2.5]], to)]
+        assert first is not None
+        assert second is not None
+        for run in (first, second):
+            run.call()
+        for run in (first, second):
+            run.finish()
+        answers = [run.bodies[0] for run in (first, second)]
+    assert answers == [run_batch(service, to, body)[1][0] for body in (b"1.5", b"2.5")]
+    assert answers[0] != answers[1]
+
+
+def test_finish_may_reuse_its_arrays_in_another_thread() -> None:
+    """As for a batch that needs several calls, while the results of the one before are encoded."""
+    service = Reusing()
+    service.setup()
+    with closing(Executor(service)) as executor:
+        first, _ = [executor.run_example(*call) for call in calls_of([[1.5], [2.5]], "finished")]
+    assert first == [1.5]
 
 
 @pytest.mark.usefixtures("always")

@@ -8,11 +8,13 @@ import numpy as np
 
 from uncork_workers.definition.adapters.tensors import form_of
 from uncork_workers.definition.outputs.arrays import as_numpy
+from uncork_workers.definition.outputs.host import as_host_array
 from uncork_workers.definition.outputs.json import plain, values_of
 from uncork_workers.wire.forms import ColumnsForm, RecordsForm, TensorForm
 from uncork_workers.wire.tensors import BYTES, encoded, infer, join_columns, prefixed, text_of
 
 _NO_OBJECTS = (bool, int, float, str, list, tuple, type(None), np.ndarray, np.generic)
+_FIXED = frozenset((bool, int, float, str, bytes, type(None)))
 
 Column = Sequence[Any] | np.ndarray[Any, Any]
 """A value per row."""
@@ -34,7 +36,7 @@ class Values(NamedTuple):
 
     def copied(self) -> "Values":
         """Return these results with arrays of their own."""
-        return Values(_copied(self.rows), _copied(self.columns))
+        return Values(copied(self.rows), copied(self.columns))
 
     def tensors(self) -> tuple[bytes, TensorForm | ColumnsForm]:
         """Encode the rows: a tensor for each name if they are objects with the same names, else one."""
@@ -75,15 +77,19 @@ def records_form(rows: Sequence[Any], columns: Objects | None) -> RecordsForm | 
     return RecordsForm(forms) if forms else None
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """Return results with arrays of their own: the next call of the handler may reuse its arrays."""
     match value:
         case np.ndarray():
             return value.copy()
         case dict():
-            return {key: _copied(inner) for key, inner in value.items()}
+            return {key: copied(inner) for key, inner in value.items()}
         case list() | tuple():
-            return list(map(_copied, value))
-    return value
+            return list(value) if _FIXED.issuperset(map(type, value)) else list(map(copied, value))
+        case bytearray() | memoryview():
+            return bytes(value)
+    array = as_host_array(value)
+    return value if array is None else array.copy()
 
 
 def _is_numpy(value: object) -> bool:

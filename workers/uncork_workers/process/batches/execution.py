@@ -11,6 +11,7 @@ from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.hints import add_hint, adding_hints, warn_if_blocking
 from uncork_workers.definition.outputs.host import on_host
 from uncork_workers.definition.outputs.responses import Rejected
+from uncork_workers.definition.outputs.tensors import copied
 from uncork_workers.definition.service import ApiDefinition, Service, find_apis
 from uncork_workers.process.batches.batch_run import BatchRun
 from uncork_workers.process.batches.handler_loop import HandlerLoop, HandlerLoopThread
@@ -70,7 +71,8 @@ class Executor:
         def call(rows: Any) -> Any:
             with lock, WorkerCode(), adding_hints(self._service):
                 returned = method(rows)
-                return on_host(returned) if is_last else returned
+                # Another thread encodes them, and meanwhile the next call may reuse the same arrays.
+                return copied(on_host(returned)) if is_last else returned
 
         return call
 
@@ -78,6 +80,8 @@ class Executor:
         """Wrap a handler to run to its end if it is async, and to add hints to what it raises."""
         is_async = inspect.iscoroutinefunction(method)
         handler = warn_if_blocking(method) if is_async else method
+        if is_async and self.concurrency:
+            handler = _copying(handler)
         hints_on_rows, is_last = definition.prepare is None, definition.finish is None
 
         def call(rows: Any) -> Any:
@@ -86,7 +90,8 @@ class Executor:
                     returned = self._loop.run(handler(rows), departures()) if is_async else handler(rows)
                     # At once: a copy waits for the device, which is part of the batch's time, and then the
                     # memory of the device is free.
-                    return on_host(returned) if is_last else returned
+                    returned = on_host(returned) if is_last else returned
+                    return copied(returned) if is_last and definition.has_stages else returned
                 except BaseException as error:
                     add_hint(error, self._service, rows if hints_on_rows else None)
                     raise
@@ -183,6 +188,15 @@ class Executor:
 def _same(rows: Any) -> Any:
     """Stand for a stage that an API does not have."""
     return rows
+
+
+def _copying(handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Let an async handler return arrays of its call's own, before the loop runs the next one."""
+
+    async def call(rows: Any) -> Any:
+        return copied(on_host(await handler(rows)))
+
+    return call
 
 
 def _in_turn(stages: Sequence[Stage]) -> Stage:
