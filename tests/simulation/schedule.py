@@ -175,7 +175,7 @@ class Schedule(ABC):
         """Nobody asks any more, so nothing waits, runs, or is held."""
         listener = self.front.front_end.listener
         left = self._left()
-        left["connections"] += listener.open.count + len(self._server.connections)
+        left["connections"] += listener.open.accepted + listener.open.refused + len(self._server.connections)
         left["tasks"] = len(self._server.tasks)
         left["bytes of bodies"] = listener.pool.used_bytes
         self.violations += [f"{count} {what} left" for what, count in left.items() if count]

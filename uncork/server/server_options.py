@@ -139,7 +139,7 @@ class ServerOptions(ListenerOptions):
     )
     max_connections: int | None = option(
         None,
-        "Maximum client connections; requests on further connections get 503.",
+        "Maximum client connections; eight more at a time get 503, and others are closed.",
         min=1,
         show_default="10000, or less if the limit of open files is low",
     )

@@ -13,7 +13,6 @@ import uvicorn
 from uncork.server.credentials import Credentials
 from uncork.server.listeners import Listeners
 from uncork.server.server_options import ServerOptions
-from uncork_gateway.connection.client_limits import MOST_REFUSED
 from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.connection.route_table import RouteTable
@@ -51,7 +50,7 @@ class Servers:
                 limits=front_end.listener.limits,
                 pool=BodyPool.for_bodies(0),
                 open_connections=front_end.listener.open,
-                reserve=MOST_REFUSED + _FOR_OPERATORS,
+                reserve=_FOR_OPERATORS,
             )
             protocol = partial(HttpProtocol, RouteTable(), context)
             admin = _http_config(front_end.admin_app, protocol)

@@ -8,7 +8,7 @@ from uncork_gateway.errors import BadRequest, GatewayError, Unreadable
 from uncork_gateway.headers import Header, names_us
 
 MOST_REFUSED = 8
-"""Above the maximum, so many connections may be open that wait for their refusal to be read."""
+"""The most connections that wait for their refusal to be read; further ones are closed without one."""
 # Limits beyond those of httptools.
 _MAX_TARGET_BYTES = 16 * 1024
 _MAX_HEAD_BYTES = 64 * 1024

@@ -22,25 +22,26 @@ log = logging.getLogger("uncork.gateway")
 
 _LOG_AGAIN_S = 60.0
 
+Admission = Literal["accepted", "too many", "flooded"]
+"""If it is flooded, no file is left even for a refusal: the connection must be closed without a response."""
+
 
 class OpenConnections:
     """Counts the client connections of a process on all its ports, which share its limit of open files.
 
-    Logs at most once a minute that some were refused.
+    Logs at most once a minute that some were refused. These have files of their own, not places of others.
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.accepted = self.refused = 0
         self._logged_at = -_LOG_AGAIN_S
 
-    def opened(self, most: int) -> Literal["accepted", "too many", "flooded"]:
-        """Count a new connection; say if more than ``most`` are open, so that it must be refused.
-
-        If it is flooded, no file is left even for refusals: it must be closed without a response.
-        """
-        self.count += 1
-        if self.count <= most:
+    def opened(self, most: int) -> Admission:
+        """Count a new connection; say if ``most`` are accepted already, so that it must be refused."""
+        if self.accepted < most:
+            self.accepted += 1
             return "accepted"
+        self.refused += 1
         now = time.monotonic()
         if now - self._logged_at >= _LOG_AGAIN_S:
             self._logged_at = now
@@ -49,10 +50,14 @@ class OpenConnections:
                 "open files (ulimit -n) allow; raise them, or let clients reuse connections",
                 most,
             )
-        return "too many" if self.count <= most + MOST_REFUSED else "flooded"
+        return "too many" if self.refused <= MOST_REFUSED else "flooded"
 
-    def closed(self) -> None:
-        self.count -= 1
+    def closed(self, admission: Admission) -> None:
+        """Count the end of a connection for which :meth:`opened` returned ``admission``."""
+        if admission == "accepted":
+            self.accepted -= 1
+        else:
+            self.refused -= 1
 
 
 connection_numbers = itertools.count(1)
@@ -100,7 +105,7 @@ class ListenerContext:
         self._headers: list[Header] = []
         self._starts: dict[int, bytes] = {}
 
-    def opened(self) -> Literal["accepted", "too many", "flooded"]:
+    def opened(self) -> Admission:
         """Count a new connection; see :meth:`OpenConnections.opened`."""
         return self.open.opened(self.limits.max_connections + self.reserve)
 

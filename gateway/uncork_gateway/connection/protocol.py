@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from uncork_gateway.connection import state as transitions
 from uncork_gateway.connection.asgi_request import AsgiRequest, Refusal, connection_scope, request_scope
 from uncork_gateway.connection.bursts import SMALL_BYTES
-from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
+from uncork_gateway.connection.listener_context import Admission, ListenerContext, connection_numbers
 from uncork_gateway.connection.parser import RequestParser, StopParsing
 from uncork_gateway.connection.reply_queue import ReplyQueue
 from uncork_gateway.connection.route_table import Known, RouteTable
@@ -42,6 +42,7 @@ class HttpProtocol:
     flow: FlowControl
     _parser: RequestParser
     _timeouts: Timeouts
+    _admission: Admission
 
     def __init__(
         self,
@@ -86,16 +87,17 @@ class HttpProtocol:
         self._scope = connection_scope(transport, self._app_state)
         self._timeouts = Timeouts(self, limits, keep_alive_s=self._config.timeout_keep_alive, loop=self._loop)
         self._server_state.connections.add(self)  # type: ignore[arg-type]
-        if (count := self._listener.opened()) == "flooded":
+        self._admission = self._listener.opened()
+        if self._admission == "flooded":
             transport.abort()
-        elif count == "too many":
+        elif self._admission == "too many":
             self.give_up(Unavailable("too many connections", reason="too_many_connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state = CLOSED
         self._timeouts.stop()
         self._server_state.connections.discard(self)
-        self._listener.open.closed()
+        self._listener.open.closed(self._admission)
         self._replies.disconnect()
         self.flow.resume_writing()
         # Reference cycles would keep thousands of closed connections until the garbage collector runs.

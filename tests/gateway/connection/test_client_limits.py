@@ -13,7 +13,7 @@ from tests.gateway.client import Connection, Server
 from tests.gateway.connection.test_protocol import Echo, hot, plain, serving
 from tests.gateway.running import turns
 from tests.gateway.stage import LIMIT_BYTES, Stage, reason
-from uncork_gateway.connection.client_limits import ClientLimits
+from uncork_gateway.connection.client_limits import MOST_REFUSED, ClientLimits
 from uncork_gateway.connection.listener_context import OpenConnections
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -440,6 +440,21 @@ async def test_connections_are_bounded() -> None:
         connection.send(sized())
         await turns()
         assert [reply.status for reply in connection.replies()] == [200]
+
+
+async def test_refused_connections_that_stay_take_no_places() -> None:
+    """They close when their clients have read the refusal, or after a while."""
+    server = Server({b"/": Stage().route}, limits=ClientLimits(max_connections=2))
+    first, *_ = (Connection(server) for _ in range(2))
+    refused = [Connection(server) for _ in range(MOST_REFUSED)]
+    first.leave()
+    third = Connection(server)
+    third.send(sized())
+    await turns()
+    assert [reply.status for reply in third.replies()] == [200]
+    for connection in refused:
+        connection.leave()
+    assert [reply.status for reply in Connection(server).replies()] == [503]
 
 
 @pytest.mark.parametrize("method", [b"POST / HTTP/1.1", b"GET /x HTTP/1.1"])

@@ -6,7 +6,7 @@ Calls need neither a task nor a timer. docs/reference/grpc.md lists what clients
 import asyncio
 import re
 
-from uncork_gateway.connection.listener_context import ListenerContext, connection_numbers
+from uncork_gateway.connection.listener_context import Admission, ListenerContext, connection_numbers
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frame_reader import FrameReader
 from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
@@ -36,6 +36,7 @@ class GrpcConnection(asyncio.Protocol):
     session: Session
     reader: FrameReader
     _timeouts: Timeouts
+    _admission: Admission
 
     def __init__(
         self,
@@ -89,9 +90,10 @@ class GrpcConnection(asyncio.Protocol):
             loop=self._loop,
         )
         self._connections.add(self)
-        if (count := self._context.opened()) == "flooded":
+        self._admission = self._context.opened()
+        if self._admission == "flooded":
             transport.abort()
-        elif count == "too many":
+        elif self._admission == "too many":
             self.session.begin()
             self.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many connections"))
         elif self._context.closing:
@@ -102,7 +104,7 @@ class GrpcConnection(asyncio.Protocol):
         self._timeouts.stop()
         self._connections.discard(self)
         self._lost.set()
-        self._context.open.closed()
+        self._context.open.closed(self._admission)
         self.session.cancel_all()
         # Reference cycles would keep closed connections until the garbage collector runs.
         del self.outbox, self.reader, self.session, self._timeouts

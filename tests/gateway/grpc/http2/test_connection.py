@@ -392,6 +392,10 @@ async def test_too_many_connections() -> None:
     assert refused.goaway == (ErrorCode.ENHANCE_YOUR_CALM, 0, "too many connections")
     assert refused.wire.ended
     assert all(peer.ask().status == 0 for peer in peers)
+    peers[0].wire.leave()
+    assert Peer(server).ask().status == 0
+    refused.wire.leave()
+    assert Peer(server, connect=False).wire.goaways()
 
 
 @pytest.mark.parametrize("cut", [1, 2, 5, 24])
