@@ -119,7 +119,6 @@ class Servers(Generic[ServerT]):
     def _leave_former(self) -> None:
         for server in self._leaving:
             self._watchers.pop(id(server)).cancel()
-            server.healthy, server.fault = False, "it is not configured any more"
             self.all.remove(server)
         self._former += self._leaving
         self._leaving = []

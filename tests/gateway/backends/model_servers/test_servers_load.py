@@ -144,6 +144,20 @@ async def test_a_server_may_run_more_than_a_lower_concurrency() -> None:
         assert len(on.slots.out) == 2
 
 
+async def test_a_batch_that_has_begun_ends_on_its_server_after_a_change() -> None:
+    """Also if its call has not: the other servers may have no room."""
+    async with VirtualServers(ok).stage("a", "b") as on:
+        first, second = await on.slots.number(2)
+        for slot in (first, second):
+            on.servers.take(slot)
+        on.servers.change(on.servers.all[1:], concurrency=1, timeout_s=60.0, idempotent=True)
+        for slot in (first, second):
+            assert (await on.servers.call(slot, b"/", Content(b""))).status == 200
+            on.servers.give_back(slot)
+        await turns()
+        assert len(on.slots.out) == 1
+
+
 def _step() -> st.SearchStrategy[tuple[str, int]]:
     return st.tuples(
         st.sampled_from(["take", "give_back", "drop", "ill", "well", "wait", "change"]), st.integers(0, 5)
