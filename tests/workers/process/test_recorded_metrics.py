@@ -96,7 +96,8 @@ def test_numbers_and_texts_may_be_of_any_type() -> None:
     for wrong in ("\ud800", b"a", None):
         with pytest.raises(ValueError, match="takes a str of at most"):
             metrics.count("tokens", 1, {"kind": wrong})  # type: ignore[dict-item]
-    for number in (np.bool_(True), True, "1", 1j, None):
+    half = np.float16
+    for number in (np.bool_(True), True, "1", 1j, None, half("inf"), -half("inf"), half("nan"), 10**400):
         with pytest.raises(ValueError, match="takes a number from"):
             metrics.observe("sizes", number)  # type: ignore[arg-type]
 
@@ -106,6 +107,14 @@ def test_numbers_and_texts_may_be_of_any_type() -> None:
     assert isinstance(frame.message, Reply)
     assert frame.message.counts == [("tokens", {"kind": "a"}, 8.0)]
     assert frame.message.observed == {"sizes": [2.0] * 4}
+
+
+def test_a_total_stays_within_what_the_gateway_accepts() -> None:
+    metrics = RecordedMetrics()
+    for _ in range(3):
+        metrics.count("flops", 0.6e15, {})
+
+    assert (metrics.counts, metrics.dropped) == ({("flops", ()): 0.6e15}, 2)
 
 
 def test_a_batch_records_a_bounded_number() -> None:

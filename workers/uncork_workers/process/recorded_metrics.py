@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from numbers import Real
 from typing import NoReturn
 
@@ -59,8 +61,9 @@ class RecordedMetrics(msgspec.Struct):
         if name in self.observed:
             _wrong(name, "is observed; count another name")
         key = name, tuple(labels.items())
-        if key in self.counts or len(self.counts) < _MOST_SERIES:
-            self.counts[key] = self.counts.get(key, 0.0) + amount
+        total = self.counts.get(key, 0.0) + amount
+        if total <= _LARGEST and (key in self.counts or len(self.counts) < _MOST_SERIES):
+            self.counts[key] = total
         else:
             self.dropped += 1
 
@@ -115,10 +118,13 @@ def _checked(name: object, value: object, *, least: float) -> float:
             f"the name of a metric must be at most {LONGEST_NAME} lower-case letters, digits and _, begin "
             f"with a letter, and not end in _total, _count, _sum, _bucket or _created, got {name!r}"
         )
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not least <= value <= _LARGEST:  # type: ignore[operator]
+    number = math.nan
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with suppress(OverflowError):
+            number = float(value)
+    if not least <= number <= _LARGEST:
         _wrong(name, f"takes a number from {least:g} to {_LARGEST:g}, got {value!r}")
-    return float(value)  # type: ignore[arg-type]
+    return number
 
 
 def _is_encodable(text: str) -> bool:
