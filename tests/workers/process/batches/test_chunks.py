@@ -1,5 +1,7 @@
 """Allowed batch sizes: padding of handler calls."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 
@@ -52,6 +54,21 @@ class Changing(Service):
         for item in items:
             item["n"].append(0)
         return [item.pop("n") for item in items]
+
+
+class Tensor:
+    """An array of another library."""
+
+    shape = (1,)
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, at: Any) -> Tensor:
+        return Tensor(self.values[at])
 
 
 class Locked:
@@ -108,7 +125,7 @@ def test_copies_are_rows_of_their_own() -> None:
     reply, answers = run_batch(Changing(), "predict", *[b'{"n":[1]}'] * 3, allowed_batch_sizes=(8,))
     assert (reply.statuses, answers) == ([200] * 3, [b"[1,0]"] * 3)
 
-    for rows in ([Locked()], RequestBatch([Request(body=b'{"n":1}')])):
+    for rows in ([Locked()], Tensor([1]), np.ones(1), RequestBatch([Request(body=b'{"n":1}')])):
         copies = filled(rows, 3)
         assert (len(copies), type(copies)) == (3, type(rows))
     assert copies.payloads == [{"n": 1}] * 3

@@ -103,16 +103,16 @@ def part_of(rows: Any, start: int, end: int) -> Any:
 
 def filled(rows: Any, size: int) -> Any:
     """Repeat the last row until there are ``size`` rows. The handler may change the rows, each on its own."""
-    missing = size - len(rows)
-    last = rows[len(rows) - 1 :]
-    if isinstance(rows, np.ndarray):
-        return np.concatenate([rows, np.repeat(last, missing, axis=0)])
+    places = np.minimum(np.arange(size), len(rows) - 1)
     if hasattr(rows, "iloc"):
-        return rows.take([*range(len(rows)), *[len(rows) - 1] * missing]).reset_index(drop=True)
+        return rows.take(places).reset_index(drop=True)
+    if hasattr(rows, "shape"):  # an array of any library, of an adapter of the service's own
+        return rows[places]
+    [last], missing = rows[len(rows) - 1 :], size - len(rows)
     try:
-        copies = [deepcopy(last[0]) for _ in range(missing)]
-    except Exception:  # of an adapter of the service's own
-        copies = [last[0]] * missing
+        copies = [deepcopy(last) for _ in range(missing)]
+    except Exception:  # of such an adapter
+        copies = [last] * missing
     all_rows = [*rows, *copies]
     return RequestBatch(all_rows) if isinstance(rows, RequestBatch) else all_rows
 
