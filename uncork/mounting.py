@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -114,8 +115,7 @@ def mount(
         )
     router = app.router if isinstance(app, Starlette) else app
     taken = getattr(router, "prefix", "") + prefix  # of a FastAPI router
-    others = [str(vars(one)["path"]).removesuffix(_REST) for one in router.routes if _is_service(one)]
-    if any(f"{taken}/".startswith(f"{other}/") for other in others):
+    if any(f"{taken}/".startswith(f"{other}/") for other in _prefixes(router.routes)):
         raise ValueError(
             f"mount(): another service has the requests below {prefix}; give each a prefix, such as /other"
         )
@@ -138,11 +138,16 @@ def mount(
         add_api_route(prefix + _REST, mounted.endpoint, **options_of_route)
 
 
-def _is_service(route: BaseRoute) -> bool:
-    """Return whether a route leads to a mounted service."""
-    method = getattr(route, "endpoint", None)
-    apps = getattr(route, "app", None), getattr(method, "__self__", None)
-    return any(isinstance(one, _Mounted) for one in apps)
+def _prefixes(routes: Sequence[BaseRoute], before: str = "") -> Iterator[str]:
+    """Yield the prefixes of the services that are mounted here, and in routers that FastAPI has included."""
+    for route in routes:
+        method = getattr(route, "endpoint", None)
+        apps = getattr(route, "app", None), getattr(method, "__self__", None)
+        if any(isinstance(one, _Mounted) for one in apps):
+            yield before + str(vars(route)["path"]).removesuffix(_REST)
+        included = getattr(route, "original_router", None)
+        if included is not None:
+            yield from _prefixes(included.routes, before + vars(route)["include_context"].prefix)
 
 
 def _target_of(service: object) -> str:
@@ -229,7 +234,8 @@ class _Mounted:
     def __init__(self, options: ServeOptions, *, admin: bool) -> None:
         self._options = options
         self._admin = admin
-        self._is_running = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """That of the lifespan that runs."""
         self._front_end: FrontEnd | None = None
         """Serves requests; None before the service is ready, and after its end."""
 
@@ -240,14 +246,18 @@ class _Mounted:
         Raises:
             RuntimeError: if it does not start, or runs already.
         """
-        if self._is_running:
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:  # the lifespan of a router that is included several times
+            yield
+            return
+        if self._loop is not None:
             raise RuntimeError("the lifespan of this application runs already, in another event loop")
-        self._is_running = True
+        self._loop = loop
         try:
             async with running_services(self._options, admin=self._admin) as self._front_end:
                 yield
         finally:
-            self._is_running, self._front_end = False, None
+            self._loop = self._front_end = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._front_end is not None:

@@ -49,6 +49,11 @@ async def running(app: Starlette) -> AsyncIterator[Any]:
         yield state
 
 
+async def run_once(app: Starlette) -> None:
+    async with running(app):
+        pass
+
+
 WRONG: list[tuple[Any, dict[str, Any]]] = [
     (Probe(), {}),
     (int, {}),
@@ -99,6 +104,15 @@ def test_each_service_needs_a_prefix_of_its_own(make: type[Application]) -> None
     mount(app, Probe, prefix="/models2")
 
 
+def test_a_service_of_an_included_router_has_its_prefix_too() -> None:
+    app, inner = FastAPI(), APIRouter(prefix="/inner")
+    mount(inner, Probe)
+    app.include_router(inner, prefix="/outer")
+    with pytest.raises(ValueError, match="another service has the requests below /outer/inner/models"):
+        mount(app, Probe, prefix="/outer/inner/models")
+    mount(app, Probe)
+
+
 def test_a_class_of_the_script_that_runs_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "here.py"
     script.write_text(
@@ -145,8 +159,7 @@ async def test_an_application_can_run_twice_with_two_services(make: type[Starlet
             first, second = await post(app, "/models/sleep", 0), await post(app, "/more/models/sleep", 0)
             assert first.json() != second.json()
             with pytest.raises(RuntimeError, match="the lifespan of this application runs already"):
-                async with running(app):
-                    pass
+                await asyncio.to_thread(asyncio.run, run_once(app))
         assert (await post(app, "/models/hasty")).status_code == 503
     assert own == ["1", "2"] * 2
 
@@ -157,8 +170,10 @@ async def test_a_router_brings_its_service_into_the_application() -> None:
     mount(router, f"{Path(sys.modules[Probe.__module__].__file__ or '')}:Probe", state=False, prefix="/b")
     app = FastAPI()
     app.include_router(router)
+    app.include_router(router, prefix="/again")
     async with running(app):
         assert (await post(app, "/a/x/b/hasty", 3)).json() == 3
+        assert (await post(app, "/again/a/x/b/hasty", 5)).json() == 5
         # The server has cut off what is outside.
         transport = httpx.ASGITransport(app, root_path="/outside")
         async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
