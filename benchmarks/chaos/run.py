@@ -133,7 +133,7 @@ def row_ms(settings: Settings) -> float:
 def max_batch_rows(settings: Settings) -> int:
     """Return the most rows of a batch: fewer if rows are slow."""
     longest_ms = _LONGEST_BATCH_SHARE * _GOAL_MS
-    return int(min(_MAX_BATCH_ROWS, (longest_ms - _FIXED_MS) / max(row_ms(settings), 0.01)))
+    return max(1, int(min(_MAX_BATCH_ROWS, (longest_ms - _FIXED_MS) / max(row_ms(settings), 0.01))))
 
 
 def _command(settings: Settings, served: Sequence[str], *, grpc_port: int) -> list[str]:
