@@ -105,9 +105,13 @@ class ApiTarget:
         return self._begin(asked)
 
     def _begin(self, asked: ApiSubmission) -> Submitted:
-        for shadow in self.shadows:
-            shadow.follow(asked)
-        return submit(self.dispatcher, asked)
+        copies = [shadow.follow(asked) for shadow in self.shadows]
+        try:
+            return submit(self.dispatcher, asked)
+        except Exception:
+            for copy in copies:
+                copy.cancel()
+            raise
 
     def cancel(self, submitted: Submitted | CoalescedRequest) -> None:
         """Remove a request whose client has left."""

@@ -84,12 +84,15 @@ class Shadow:
         self._duration = tally.duration[api]
         self._loop = asyncio.get_running_loop()
 
-    def follow(self, asked: ApiSubmission) -> None:
-        """Submit a copy of a request, whose waiter becomes one that compares the results."""
+    def follow(self, asked: ApiSubmission) -> asyncio.Handle:
+        """Submit a copy of a request, whose waiter becomes one that compares the results.
+
+        Return a handle that cancels the copy if the request is refused at once.
+        """
         assert asked.waiter is not None
         asked.waiter = comparison = _Comparison(asked.waiter, self._outcomes, self._duration)
         # After the request itself.
-        self._loop.call_soon(self._send, comparison, asked.payload, asked.bulk)
+        return self._loop.call_soon(self._send, comparison, asked.payload, asked.bulk)
 
     def _send(self, comparison: _Comparison, payload: Marshalled, bulk: bool) -> None:
         copy = Callbacks(comparison.copy_answered, comparison.copy_ended)

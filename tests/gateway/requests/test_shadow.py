@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.client import JSON, Client
 from tests.gateway.running import turns
-from tests.gateway.stage import Stage
+from tests.gateway.stage import RULES, Stage
 from uncork_dispatcher import ApiRules
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.requests.classes import Classes
@@ -73,6 +74,21 @@ async def test_a_copy_that_waits_delays_nobody() -> None:
     pair.copy.runner.gate.set()
     await turns()
     assert pair.outcomes == {"shed": 2, "agreed": 2}
+
+
+async def test_a_request_that_is_refused_at_once_has_no_copy() -> None:
+    """Its copy would run for nothing, and be in no count."""
+    pair = Pair()
+    pair.real = Stage(rules=replace(RULES, max_queue_rows=1))
+    pair.real.route.shadows = [Shadow("echo", pair.copy.dispatcher, pair.tally)]
+    pair.real.runner.gate.clear()
+    asking = [pair.real.post(Client(b"[1]")) for _ in range(4)]
+    await turns()
+    pair.real.runner.gate.set()
+    replies = [await each for each in asking]
+    await turns()
+    assert [reply.status for reply in replies if reply is not None] == [200, 503, 503, 503]
+    assert (pair.copy.runner.batches, pair.outcomes) == ([[b"[1]"]], {"agreed": 1})
 
 
 async def test_a_copy_for_an_api_that_was_dropped_is_shed() -> None:
