@@ -123,8 +123,10 @@ class Scaling:
         self.decision = Decision(0, 0, ScalingReason("asleep"))
         self._log.info("stopping all workers: no request has arrived for %g s", self.idle_after_s)
         await self._resize(0)
-        # Not before: a worker that dies until then is expected again, which would end the promise.
-        self._dispatcher.workers_on_demand(self._is_wanted.set)
+        # Not before: a worker that dies until then is expected again, which would end the promise. A reload
+        # may have woken the service meanwhile.
+        if self._is_asleep:
+            self._dispatcher.workers_on_demand(self._is_wanted.set)
 
     def _arrived(self) -> float:
         """Return how many rows have arrived, also those that were refused."""

@@ -302,6 +302,20 @@ async def test_other_bounds_wake_a_service_only_if_they_require_it() -> None:
     assert on.resized == [0, 2, 0]
 
 
+async def test_a_reload_wakes_a_service_that_is_falling_asleep() -> None:
+    """Its next worker is then expected; no request starts another one."""
+
+    class Reloaded(Stage):
+        async def resize(self, workers: int) -> None:
+            await super().resize(workers)
+            if not workers:
+                await self.scaling.wake()
+
+    on = Reloaded(least=0, most=2, idle_after_s=5)
+    await on.run(seconds=6, rows_per_s=0)
+    assert (on.resized, on.start) == ([0, 1], None)
+
+
 async def test_a_reload_wakes_a_service() -> None:
     on = Stage(least=0, most=2, idle_after_s=5)
     await on.scaling.wake()
