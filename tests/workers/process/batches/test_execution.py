@@ -1,7 +1,7 @@
 """One batch inside the worker: merge, handler, results."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workers.run_batch import run_batch
+from tests.workers.run_batch import Outlet, run_batch
 from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.outputs.responses import Response
 from uncork_workers.definition.service import Service, api
+from uncork_workers.wire.frames import FrameDecoder, encode_frame
 from uncork_workers.wire.messages import Reply
 
 
@@ -157,3 +159,42 @@ def test_a_request_that_makes_the_handler_fail_fails_alone(caplog: pytest.LogCap
     assert f"[{error_id}]" in caplog.text
     assert 'raise RuntimeError("a secret of the handler")' in caplog.text
     assert not reply.worked
+
+
+class Changing(Service):
+    """Rows are headers that a response gets after it was made."""
+
+    @api(input=Json(), policy="none")
+    def stream(self, rows: list[Any]) -> Iterator[Any]:
+        yield self.answers(rows)[0]
+
+    @api(input=Json())
+    def answers(self, rows: list[Any]) -> list[Any]:
+        responses: list[Any] = [Response(b"x", headers={"x-a": "1"}) for _ in rows]
+        for response, row in zip(responses, rows, strict=True):
+            response.headers.update(row)
+            if "x-bytes" in row:
+                response.headers["x-bytes"] = b"1"
+        return responses
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"x": 5}, {"x-bytes": ""}, {"x": "€"}, {"content-length": "3"}, {"x y": "1"}, {"x": "a\r\nb"}]
+)
+@pytest.mark.parametrize("to", ["answers", "stream"])
+def test_headers_that_change_later_are_checked_too(wrong: dict[str, Any], to: str) -> None:
+    """Only the request of that response fails, and the reply can be sent."""
+    bodies = (
+        [b"{}", json.dumps(wrong).encode(), b'{"x-b":"2"}']
+        if to == "answers"
+        else [json.dumps(wrong).encode()]
+    )
+    outlet = Outlet()
+
+    reply, answers = run_batch(Changing(), to, *bodies, outlet=outlet)
+
+    assert reply.statuses == ([200, 500, 200] if to == "answers" else [500])
+    assert outlet.pieces == []
+    assert reply.headers is None or reply.headers[::2] == [[("x-a", "1")], [("x-a", "1"), ("x-b", "2")]]
+    [sent] = FrameDecoder().feed(encode_frame(reply, answers))
+    assert sent.message == reply

@@ -195,9 +195,9 @@ def _response(row: Any, accept: str = "") -> CompleteResponse:
     match row:
         case Rejected(status, detail):
             return CompleteResponse(status, detail.encode())
-        case Response(body, status, headers, content_type):
+        case Response(body, status, _, content_type):
             content, media_type = (b"", OCTETS) if row.is_bodiless else _content(body, accept)
-            return CompleteResponse(status, content, content_type or media_type, tuple(headers.items()))
+            return CompleteResponse(status, content, content_type or media_type, row.checked_headers())
         case _:
             return CompleteResponse(OK, *_content(row, accept))
 

@@ -76,19 +76,29 @@ class Response:
         is_empty = self.body is None or (isinstance(self.body, bytes | str) and not self.body)
         if self.is_bodiless and not is_empty:
             raise ValueError(f"Response: status {self.status} allows no body")
-        for name, value in self.headers.items():
-            if not isinstance(name, str) or not is_header_name(name):
-                raise ValueError(f"Response: {name!r} is not a valid header name")
-            if name.lower() in _RESERVED:
-                hint = "; to set the type, use content_type" if name.lower() == "content-type" else ""
-                raise ValueError(f"Response: header {name!r} is set by the gateway{hint}")
-            _check_value(name, value)
+        self.checked_headers()
         _check_value("content-type", self.content_type)
 
     @property
     def is_bodiless(self) -> bool:
         """True if the status allows no body."""
         return self.status in _BODILESS
+
+    def checked_headers(self) -> list[tuple[str, str]]:
+        """Return the headers, which the handler may have changed since the response was made.
+
+        Raises:
+            ValueError: as for the class.
+        """
+        headers = list(self.headers.items())
+        for name, value in headers:
+            if not isinstance(name, str) or not is_header_name(name):
+                raise ValueError(f"Response: {name!r} is not a valid header name")
+            if name.lower() in _RESERVED:
+                hint = "; to set the type, use content_type" if name.lower() == "content-type" else ""
+                raise ValueError(f"Response: header {name!r} is set by the gateway{hint}")
+            _check_value(name, value)
+        return headers
 
 
 def _check_value(name: str, value: object) -> None:

@@ -69,7 +69,7 @@ class Stream:
         return AnswerHead(
             status=response.status,
             content_type=response.content_type or self._media_type,
-            headers=list(response.headers.items()),
+            headers=response.checked_headers(),
         )
 
 
