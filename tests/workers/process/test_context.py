@@ -223,6 +223,29 @@ def test_parameters_that_cannot_be_read_are_an_error_of_their_client(wrong: byte
     assert [[row.item for row in call] for call in service.calls] == [[1, 3]]
 
 
+class Popping(Service):
+    @api(input=Json())
+    def predict(self, rows: list[Any]) -> list[Any]:
+        parameters: Sequence[Any] = context().parameters
+        popped = [[one.pop("t", None), one["o"].pop() if "o" in one else None] for one in parameters]
+        if "bad" in rows:
+            raise ValueError("a bad row")
+        return popped
+
+
+def test_a_handler_may_change_the_parameters_of_a_row() -> None:
+    """Neither the other rows of the request nor a second run see it."""
+    bodies = [b'"bad"', b"1,2", b"3", b"4"]
+    parameters = [b'{"t":2}', b'{"t":3,"o":[5]}', b"", b'{"t":4}']
+
+    reply, answers = run_batch(
+        Popping(), "predict", *bodies, rows=[1, 2, 1, 1], parameters=parameters, allowed_batch_sizes=[8]
+    )
+
+    assert reply.statuses == [500, 200, 200, 200]
+    assert answers[1:] == [b"[3,5],[3,5]", b"[null,null]", b"[4,null]"]
+
+
 def test_a_stream_has_the_parameters_and_headers_of_its_request() -> None:
     stream = recorded(b"1", to="stream", parameters=[b'{"a":1}'], headers=[{"x-tenant": "t"}])
     assert stream.others == [({"a": 1}, {"x-tenant": ("t",)})]

@@ -17,6 +17,7 @@ from uncork_workers.definition.outputs.encoding import (
     encode_each,
 )
 from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
+from uncork_workers.definition.outputs.tensors import copied
 from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.process.batches.chunks import (
     CallSizes,
@@ -233,9 +234,11 @@ class HandlerCalls:
         has_all = size == count == self.rows
         if costs or requests.parameters or requests.classes or not has_all:
             rows = slice(start, start + count)
+            parameters = _of_rows(requests.parameters, requests, rows, size)
             set_rows(
                 with_copies(costs, size) if costs else (),
-                _of_rows(requests.parameters, requests, rows, size) or [NO_PARAMETERS] * size,
+                # A handler may change them, and the rows may run again.
+                [copied(dict(one)) for one in parameters] or [NO_PARAMETERS] * size,
                 _of_rows(requests.classes, requests, rows, size),
                 None if has_all else _of_rows(requests.positions, requests, rows, size),
             )
