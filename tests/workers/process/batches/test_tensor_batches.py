@@ -12,6 +12,7 @@ from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
 from uncork_workers.wire.forms import Form, ListForm, TensorForm, compact_forms
+from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.messages import Reply
 
 
@@ -34,6 +35,14 @@ class Kinds(Service):
     @api(input=Json())
     def echo(self, items: list[Any]) -> list[Any]:
         return items
+
+    @api(input=Json())
+    def named(self, items: list[Any]) -> Any:
+        return {"\ud800": items}
+
+    @api(input=Json())
+    def objects(self, items: list[Any]) -> list[Any]:
+        return [{"\ud800": item} for item in items]
 
 
 def run(
@@ -106,3 +115,13 @@ def test_the_form_of_results_is_told(
     reply, _ = run(to, bodies, limit_rows=limit_rows)
 
     assert reply.forms == (form,)
+
+
+@pytest.mark.parametrize("raw", [["tensors"], ["tensors", ""]])
+@pytest.mark.parametrize("to", ["named", "objects"])
+def test_a_name_that_no_message_can_have_is_a_wrong_result(to: str, raw: list[Any]) -> None:
+    reply, answers = run(to, [b"1", b"2"][: len(raw)], raw=raw)
+
+    assert reply.statuses == [500] * len(raw)
+    assert {one.error for one in reply.exceptions} == {"WrongResult"}
+    assert encode_frame(reply, [one.encode() for one in answers])

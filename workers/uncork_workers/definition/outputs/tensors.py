@@ -44,6 +44,7 @@ class Values(NamedTuple):
         if columns is None:
             return _tensor(self.rows)
         tensors = {name: _tensor(column) for name, column in columns.items()}
+        "".join(tensors).encode()  # raises here, not where the form is sent
         form = ColumnsForm(tuple([(name, form) for name, (_, form) in tensors.items()]))
         return join_columns([data for data, _ in tensors.values()]), form
 
