@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from uncork_workers.wire.frames import (
     encode_frame,
     split_payload,
 )
-from uncork_workers.wire.messages import Failed, Hello, Message, Ready
+from uncork_workers.wire.messages import Failed, Hello, Message, Ready, Reply
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 FRAMES = st.builds(Frame, any_of(Message), st.binary(max_size=50))
@@ -90,6 +91,21 @@ def test_lengths_are_limited_before_the_bytes_come(lengths: tuple[int, int], *, 
 def test_a_frame_that_the_other_side_would_refuse_is_not_made() -> None:
     with pytest.raises(FrameError, match="over the limit"):
         encode_frame(Failed(index=0, stage="load", message="x" * (MAX_HEADER_BYTES + 1)))
+
+
+class Code(int):
+    pass
+
+
+def test_numbers_and_texts_of_subclasses_travel_as_plain_ones() -> None:
+    """The code of a service may give them, such as a status of a class of its own."""
+    reply = Reply(1, True, np.float64(0.5), [Code(404)], [Code(2)], [], content_types=[np.str_("a/b")])
+
+    [frame] = FrameDecoder().feed(encode_frame(reply, [b"no"]))
+
+    assert frame == Frame(reply, b"no")
+    assert isinstance(frame.message, Reply)
+    assert type(frame.message.statuses[0]) is int
 
 
 @pytest.mark.parametrize(

@@ -41,16 +41,18 @@ _LENGTHS = struct.Struct("!II")
 _HEADER_START = _LENGTHS.size
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Return a text or number of a subclass, such as NumPy's, which the code of a service may give."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, float):
-        return float(value)
+        return float.__float__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
     raise TypeError(f"{type(value).__name__} cannot be sent")
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+_encoder = msgspec.msgpack.Encoder(enc_hook=plain)
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
