@@ -117,3 +117,12 @@ def test_raw_json_may_have_line_breaks() -> None:
     assert encoded([{"a": raw}, 2, [raw]], 3) == [{"a": {"b": [1, 2]}}, 2, [{"b": [1, 2]}]]
     assert not any(b"\n" in text for text in encode([raw, 1], expected=2).rows)
     assert encode([msgspec.Raw(b"1.0e0")], expected=1).rows == [b"1.0e0"]
+
+
+def test_the_place_of_raw_json_that_is_malformed_is_told() -> None:
+    results = [1, {"a": [msgspec.Raw(b"[\n1]"), msgspec.Raw(b"[1,\n")]}]
+
+    with pytest.raises(
+        WrongResult, match=r"^result 1 at \['a'\]\[1\] cannot be written .*truncated"
+    ):
+        encode(results, expected=2)

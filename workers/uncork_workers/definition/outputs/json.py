@@ -14,7 +14,7 @@ from uncork_workers.wire.tensors import BFLOAT16, widened
 
 # Units of NumPy times that tolist() turns into integers, as Python's times end at microseconds.
 _TOO_FINE = ("ns]", "ps]", "fs]", "as]")
-UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
+UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.DecodeError)
 _MOST_LEVELS = 20
 
 
@@ -30,7 +30,7 @@ def encode_json(results: Sequence[Any], *, places: Sequence[int] | None = None) 
     try:
         lines = _encoder.encode_lines(results).split(b"\n")[:-1]
         if len(lines) > len(results):  # a msgspec.Raw is written as it is, with its line breaks
-            lines = [msgspec.json.format(_encoder.encode(result), indent=-1) for result in results]
+            lines = [_line_of(result) for result in results]
         return lines
     except UNWRITABLE as error:
         at, path, reason = _locate_error(results, error)
@@ -70,10 +70,15 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 
 def _error_at(key: Any, value: Any) -> tuple[Any, Any, Exception] | None:
     try:
-        _encoder.encode(value)
+        _line_of(value)
     except UNWRITABLE as error:
         return key, value, error
     return None
+
+
+def _line_of(result: Any) -> bytes:
+    text = _encoder.encode(result)
+    return msgspec.json.format(text, indent=-1) if b"\n" in text else text
 
 
 def values_of(array: np.ndarray[Any, Any] | np.generic) -> Any:
