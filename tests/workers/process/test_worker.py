@@ -239,6 +239,50 @@ def test_a_setup_that_fails_is_told_with_its_traceback_and_a_hint(
     assert exit_code == EXIT_SETUP == 1
 
 
+BROKEN = """
+class Broken(TypeError):
+    def __str__(self):
+        raise ValueError("no text")
+"""
+
+
+@pytest.mark.parametrize("stage", ["load", "setup", "warmup"])
+@pytest.mark.parametrize("error", ["Broken()", r"OSError('no caf\udce9')"])
+def test_an_exception_without_a_text_that_can_be_sent_is_told_too(
+    place: Path, stage: str, error: str
+) -> None:
+    """Its ``__str__`` raises, or it has the name of a file that is not UTF-8."""
+    codes = {
+        "load": f"raise {error}",
+        "setup": f"class Wrong(Warm):\n    def setup(self):\n        raise {error}",
+        "warmup": f"class Wrong(Shout):\n    @api(input=Json(), warmup='a')\n"
+        f"    def echo(self, items):\n        raise {error}",
+    }
+    (place / "warm.py").write_text(f"{WARM}\n{BROKEN}\n{codes[stage]}")
+
+    _, (*_, (failed, _)) = serve(place, "warm.py:Wrong", arguments=["--warmup-seconds", "60"])
+
+    assert isinstance(failed, Failed)
+    text = "<exception str() failed>" if error == "Broken()" else r"no caf\udce9"
+    assert failed.stage == stage
+    assert failed.message.endswith(f": {text}")
+    assert f"{error.partition('(')[0]}: {text}" in failed.traceback
+
+
+def test_a_service_may_be_in_a_folder_whose_name_is_not_utf_8(place: Path) -> None:
+    folder = Path(os.fsdecode(b"caf\xe9"))
+    folder.mkdir()
+    (folder / "loud.py").write_text(SERVICE)
+
+    _, (hello, ready, reply) = serve(place, f"{folder}/loud.py:Shout", (BATCH, BODIES[:2]))
+
+    for one in (hello.message, ready.message):
+        assert isinstance(one, Hello | Ready)
+        assert one.files == [rf"{place}/caf\udce9/loud.py"]
+    assert isinstance(reply.message, Reply)
+    assert reply.message.statuses == [200, 200]
+
+
 @pytest.mark.parametrize("error", ["OSError", "SystemExit"])
 def test_a_teardown_that_fails_is_logged(place: Path, error: str, caplog: pytest.LogCaptureFixture) -> None:
     code = f"class Late(Shout):\n    def teardown(self):\n        raise {error}('gone')"

@@ -204,6 +204,14 @@ def code_of(function: Callable[..., Any]) -> CodeType | None:
     return getattr(inspect.unwrap(function), "__code__", None)
 
 
+def message_of(error: BaseException) -> str:
+    """Return the text of an exception, or what tracebacks have instead if its ``__str__`` raises."""
+    try:
+        return str(error)
+    except BaseException:  # code of the service too
+        return "<exception str() failed>"
+
+
 def describe_function(function: Callable[..., Any]) -> str:
     """Return the qualified name of a function, with its file and line."""
     code = code_of(function)

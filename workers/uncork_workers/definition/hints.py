@@ -19,6 +19,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from uncork_workers.definition import adapters
+from uncork_workers.definition.checks import message_of
 from uncork_workers.definition.service import Service, api
 from uncork_workers.plural import plural
 
@@ -71,7 +72,7 @@ def _add_hint(error: BaseException, service: Service, rows: Any) -> None:
 
 def hint_on_import(error: BaseException) -> str:
     """Return a hint for an error at import or in a definition; empty if there is none."""
-    text = str(error)
+    text = message_of(error)
     match error:
         case ModuleNotFoundError(name=str(name)):
             module = name.partition(".")[0]
@@ -115,7 +116,9 @@ def _hint_on_attribute(error: BaseException, service: Service) -> str:
 
 def _hint_on_raise(error: BaseException) -> str:
     """Return a hint for a handler that raises a result that is made to be returned."""
-    is_raised = isinstance(error, TypeError) and str(error) == "exceptions must derive from BaseException"
+    is_raised = (
+        isinstance(error, TypeError) and message_of(error) == "exceptions must derive from BaseException"
+    )
     if not is_raised:
         return ""
     return "return Rejected(...) or Response(...) in the list of results, at the position of its row"

@@ -15,7 +15,7 @@ import msgspec
 
 from uncork_workers.definition.loading import TargetError, load_service
 from uncork_workers.definition.service import describe_service
-from uncork_workers.wire.frames import plain
+from uncork_workers.wire.frames import encodable, plain
 from uncork_workers.wire.schema import ServiceDescription
 
 
@@ -56,7 +56,7 @@ def main(target: str, file: str, *flags: str) -> None:
     try:
         found = describe_service(load_service(target, trust_pickle="--trust-pickle" in flags))
     except TargetError as error:
-        found = str(error)
+        found = encodable(str(error))
     Path(file).write_bytes(msgspec.json.encode(found, enc_hook=plain))
 
 

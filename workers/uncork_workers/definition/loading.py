@@ -10,6 +10,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from uncork_workers.definition.checks import message_of
 from uncork_workers.definition.hints import hint_on_import
 from uncork_workers.definition.models.loading import model_files, service_of_model
 from uncork_workers.definition.models.targets import KINDS, is_model
@@ -78,7 +79,8 @@ def _load(place: str) -> ModuleType:
     except BaseException as error:
         hint = hint_on_import(error)
         raise TargetError(
-            f"{place} cannot be imported: {type(error).__name__}: {error}{'; ' if hint else ''}{hint}"
+            f"{place} cannot be imported: {type(error).__name__}: {message_of(error)}"
+            f"{'; ' if hint else ''}{hint}"
         ) from error
 
 

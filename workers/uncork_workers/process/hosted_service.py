@@ -8,22 +8,24 @@ import os
 import platform
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from uncork_workers.cores import usable_cores
+from uncork_workers.definition.checks import message_of
 from uncork_workers.definition.hints import adding_hints
 from uncork_workers.definition.loading import load_service, service_files
 from uncork_workers.definition.service import Service, describe_service
 from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.batches.failures import traceback_text
 from uncork_workers.process.children import Stopped, WorkerCode
 from uncork_workers.process.concurrent_batches import ConcurrentBatches
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.process.gpu_usage import GpuUsage
 from uncork_workers.process.warmup import WarmupFailed, examples_of, warm_up
+from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.messages import Failed, Hello, Ready, Stage, WarmUp
 from uncork_workers.wire.overrides import Override
 
@@ -74,7 +76,7 @@ class HostedService:
             service=describe_service(self._class),
             launch=launch,
             pid=os.getpid(),
-            files=service_files(self._target),
+            files=list(map(encodable, service_files(self._target))),
             host=host,
             version=version,
             code=self._code,
@@ -148,7 +150,7 @@ class HostedService:
                 raise
             except BaseException as error:
                 raise StageFailed(
-                    failed(index, "setup", f"{type(error).__name__}: {error}", error)
+                    failed(index, "setup", f"{type(error).__name__}: {message_of(error)}", error)
                 ) from error
             _freeze_objects()
             self._service, self._executor = service, Executor(service)
@@ -175,7 +177,7 @@ class HostedService:
             raise StageFailed(failed(index, "warmup", str(error), error.__cause__)) from error
         _freeze_objects()
         ready = Ready(
-            files=service_files(self._target),
+            files=list(map(encodable, service_files(self._target))),
             profile={api: one.chunks for api, one in results.items()},
             results={api: one.result for api, one in results.items() if one.result is not None},
             limits={api: limit.most for api, limit in executor.limits.items() if limit.most < math.inf},
@@ -187,8 +189,8 @@ class HostedService:
 
 def failed(index: int, stage: Stage, message: str, cause: BaseException | None) -> Failed:
     """Return the message to the gateway about a stage that failed."""
-    text = "" if cause is None else "".join(traceback.format_exception(cause))
-    return Failed(index=index, stage=stage, message=message, traceback=text)
+    text = "" if cause is None else f"{traceback_text(cause)}\n"
+    return Failed(index=index, stage=stage, message=encodable(message), traceback=encodable(text))
 
 
 def _digest(files: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from uncork_workers.definition.adapters.base import Sample
+from uncork_workers.definition.checks import message_of
 from uncork_workers.definition.outputs.encoding import row_result
 from uncork_workers.definition.service import Service, find_apis
 from uncork_workers.plural import plural
@@ -208,7 +209,8 @@ class ApiWarmUp:
             raise
         except BaseException as error:
             raise WarmupFailed(
-                f"{api} raised {type(error).__name__} on its warm-up example (rows: {rows}): {error}"
+                f"{api} raised {type(error).__name__} on its warm-up example (rows: {rows}): "
+                f"{message_of(error)}"
             ) from error
         took_s = self.clock() - began
         if not self.chunks:

@@ -52,6 +52,11 @@ def plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} cannot be sent")
 
 
+def encodable(text: str) -> str:
+    """Escape lone surrogates, which no frame can carry, such as those of paths that are not UTF-8."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 _encoder = msgspec.msgpack.Encoder(enc_hook=plain)
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 

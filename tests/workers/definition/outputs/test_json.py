@@ -122,7 +122,5 @@ def test_raw_json_may_have_line_breaks() -> None:
 def test_the_place_of_raw_json_that_is_malformed_is_told() -> None:
     results = [1, {"a": [msgspec.Raw(b"[\n1]"), msgspec.Raw(b"[1,\n")]}]
 
-    with pytest.raises(
-        WrongResult, match=r"^result 1 at \['a'\]\[1\] cannot be written .*truncated"
-    ):
+    with pytest.raises(WrongResult, match=r"^result 1 at \['a'\]\[1\] cannot be written .*truncated"):
         encode(results, expected=2)

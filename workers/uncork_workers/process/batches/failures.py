@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from uncork_workers.definition.checks import code_of, describe_function
+from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.messages import ExceptionReport
 
 _MOST_CHARACTERS = 500
@@ -73,7 +74,7 @@ class Failure(FailedCall):
 
     def __init__(self, error: BaseException, handler: Callable[..., Any], *, rows: int, size: float) -> None:
         super().__init__(error, rows=rows, size=size)
-        self.text_of_error, self._traceback = repr_of(error), _traceback_text(error)
+        self.text_of_error, self._traceback = repr_of(error), traceback_text(error)
         self.report = ExceptionReport(type(error).__name__, "", "")
         with suppress(BaseException):  # as above
             self.report = exception_report(error, handler)
@@ -99,8 +100,8 @@ def exception_report(error: BaseException, handler: Callable[..., Any] | None = 
     """Return a report of an exception in a call of ``handler``."""
     return ExceptionReport(
         error=type(error).__name__,
-        place=_encodable(_place(_innermost(error), handler)),
-        message=_encodable(_message(error)),
+        place=encodable(_place(_innermost(error), handler)),
+        message=encodable(_message(error)),
     )
 
 
@@ -111,7 +112,7 @@ def name_handler(error: BaseException, methods: Sequence[Callable[..., Any]]) ->
         error.add_note(f"handler: {describe_function(methods[-1])}")
 
 
-def _traceback_text(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
     """Return the traceback as logs show it; only the exception if code of the service fails meanwhile."""
     try:
         return "".join(traceback.format_exception(error)).rstrip("\n")
@@ -206,11 +207,6 @@ def with_causes(error: BaseException) -> Iterator[BaseException]:
         if isinstance(one, BaseExceptionGroup):
             left += one.exceptions
     yield from found.values()
-
-
-def _encodable(text: str) -> str:
-    """Escape lone surrogates, which UTF-8 cannot encode."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
