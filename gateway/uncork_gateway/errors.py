@@ -166,7 +166,7 @@ def from_dispatcher(error: DispatchError, *, executor: str, timeout: str = TIMEO
 
 def no_room() -> Unavailable:
     """Return the error for a body or message that the pool has no space for."""
-    message = "overloaded: too many large bodies are being received"
+    message = "overloaded: too many large bodies are being received or relayed"
     return Unavailable(message, reason="no_room")
 
 

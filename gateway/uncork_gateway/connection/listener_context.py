@@ -69,7 +69,7 @@ class ListenerContext:
 
     Attributes:
         limits: the limits on each client.
-        pool: the memory for bodies that are incomplete.
+        pool: the memory for bodies that are incomplete, or relayed unbatched.
         keys: the accepted API keys, if required; requests without one go to the ASGI app, which rejects them.
         origins: the origins whose pages may read responses of the fast path, if any besides the server's own.
         access_log: True if every request is logged.

@@ -230,7 +230,7 @@ async def test_large_bodies_that_are_relayed_are_bounded_together() -> None:
         model.gate.set()
         replies = await on.replies(asking)
         assert [reply.status for reply in replies] == [200, 200, 503, 200]
-        assert error(replies[2], 503) == "overloaded: too many large bodies are being received"
+        assert error(replies[2], 503) == "overloaded: too many large bodies are being received or relayed"
         assert pool.used_bytes == 0
         metrics = await on.http.get("/metrics")
         assert 'uncork_shed_total{api="(unknown)",reason="no_room"} 1.0' in metrics.text

@@ -197,7 +197,7 @@ _REFUSALS: dict[RefusalReason, str] = {
     "too_many_groups": "503 (too_many_groups), because requests of 1,000 other groups were queued",
     "displaced": "503 (displaced), because requests of the first class needed their place",
     "no_worker": "503 (no_worker), because {none_ready}",
-    "no_room": "503 (no_room), because too many large request bodies were arriving at once",
+    "no_room": "503 (no_room), because too many large request bodies were arriving or being relayed at once",
     "api_removed": "503 (api_removed), because the API was removed, or a reload changed it",
     "draining": "503 (draining), because the server is shutting down",
 }

@@ -19,7 +19,7 @@ export const SHEDS = {
   displaced: "requests of the first class needed their place",
   no_worker: "no worker was ready",
   draining: "the gateway was shutting down",
-  no_room: "too many large bodies were arriving",
+  no_room: "too many large bodies were arriving or being relayed",
   api_removed: "the API was removed or changed",
 };
 
