@@ -256,6 +256,9 @@ class Proxy:
     def worker_lost(self, worker: int) -> None:
         self._batching.dispatcher.worker_lost(worker)
 
+    def worker_retired(self, worker: int) -> None:
+        self._batching.dispatcher.worker_retired(worker)
+
     def health_changed(self) -> None:
         self.front_end.readiness_changed()
 

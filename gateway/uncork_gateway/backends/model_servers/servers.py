@@ -41,6 +41,9 @@ class SlotListener(Protocol):
     def worker_lost(self, worker: int) -> None:
         """An idle slot was removed, or the server did not respond to the slot's batch."""
 
+    def worker_retired(self, worker: int) -> None:
+        """A slot is removed whose batch is about to end."""
+
     def health_changed(self) -> None:
         """A server has become healthy or unhealthy. Its slots may still be busy."""
 
@@ -180,12 +183,16 @@ class Servers(Generic[ServerT]):
         self._busy[slot] = self._enter()
 
     def give_back(self, slot: int) -> None:
-        """Make a slot idle after its batch, unless the slot was dropped.
+        """Make a slot idle after its batch, unless it was dropped, or there is no room for another batch.
 
-        The dispatcher must learn of the batch's end in the same turn of the event loop.
+        The dispatcher must learn of the batch's end in the same turn of the event loop, but after this.
         """
-        if self._leave(slot):
+        if not self._leave(slot):
+            return
+        if len(self._idle) < self._room:
             self._idle[slot] = None
+        else:
+            self._listener.worker_retired(slot)
 
     def drop(self, slot: int) -> None:
         """Remove a slot that the dispatcher abandons; a new slot is added when there is room."""
@@ -214,10 +221,14 @@ class Servers(Generic[ServerT]):
         self._loop.call_soon(self._settle)
         return True
 
+    @property
+    def _room(self) -> int:
+        # A server may run more than ``concurrency`` calls after a change.
+        return sum(max(0, self._concurrency - server.running) for server in self.all if server.healthy)
+
     def _settle(self) -> None:
         """Add or remove idle slots until their number equals the free room."""
-        # A server may run more than ``concurrency`` calls after a change.
-        room = sum(max(0, self._concurrency - server.running) for server in self.all if server.healthy)
+        room = self._room
         while len(self._idle) > room:
             slot, _ = self._idle.popitem()
             self._listener.worker_lost(slot)

@@ -37,6 +37,8 @@ class Slots:
         self.lost.append(worker)
         self._changed.set()
 
+    worker_retired = worker_lost
+
     def health_changed(self) -> None:
         """Do nothing: slots are what counts here."""
 

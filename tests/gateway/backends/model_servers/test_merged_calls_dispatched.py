@@ -35,6 +35,11 @@ class Listener:
         self.dispatcher.worker_lost(worker)
         self.slots.worker_lost(worker)
 
+    def worker_retired(self, worker: int) -> None:
+        assert self.dispatcher is not None
+        self.dispatcher.worker_retired(worker)
+        self.slots.worker_retired(worker)
+
     def health_changed(self) -> None:
         self.slots.health_changed()
 
