@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import msgspec
 
+from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.messages import LABEL_NAME, LONGEST_LABEL, LONGEST_NAME, METRIC_NAME, Reply
 
 MOST_LABELS = 5
@@ -54,7 +55,7 @@ class RecordedMetrics(msgspec.Struct):
                     f"has the label {label!r}; use lower-case letters, digits and _, and not "
                     f"{', '.join(_TAKEN)}",
                 )
-            if not isinstance(value, str) or len(value) > LONGEST_LABEL or not _is_encodable(value):
+            if not isinstance(value, str) or len(value) > LONGEST_LABEL or encodable(value) != value:
                 _wrong(
                     name, f"takes a str of at most {LONGEST_LABEL} characters for {label!r}, got {value!r}"
                 )
@@ -112,7 +113,7 @@ class RecordedMetrics(msgspec.Struct):
 
 
 def _checked(name: object, value: object, *, least: float) -> float:
-    """Return a value, of any type of numbers, as a float."""
+    """Return a number of any type as a float."""
     if not isinstance(name, str) or not _METRIC_NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         raise ValueError(
             f"the name of a metric must be at most {LONGEST_NAME} lower-case letters, digits and _, begin "
@@ -125,15 +126,6 @@ def _checked(name: object, value: object, *, least: float) -> float:
     if not least <= number <= _LARGEST:
         _wrong(name, f"takes a number from {least:g} to {_LARGEST:g}, got {value!r}")
     return number
-
-
-def _is_encodable(text: str) -> bool:
-    """Return whether UTF-8 can encode a text: not half a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _wrong(name: str, fault: str) -> NoReturn:

@@ -103,15 +103,13 @@ def part_of(rows: Any, start: int, end: int) -> Any:
 
 def filled(rows: Any, size: int) -> Any:
     """Repeat the last row until there are ``size`` rows. The handler may change the rows, each on its own."""
-    places = np.minimum(np.arange(size), len(rows) - 1)
-    if hasattr(rows, "iloc"):
-        return rows.take(places).reset_index(drop=True)
-    if hasattr(rows, "shape"):  # an array of any library, of an adapter of the service's own
-        return rows[places]
+    if hasattr(rows, "shape"):  # a table, or an array of any library, which a custom adapter may return
+        places = np.minimum(np.arange(size), len(rows) - 1)
+        return rows.take(places).reset_index(drop=True) if hasattr(rows, "iloc") else rows[places]
     [last], missing = rows[len(rows) - 1 :], size - len(rows)
     try:
         copies = [deepcopy(last) for _ in range(missing)]
-    except Exception:  # of such an adapter
+    except Exception:  # such an adapter may return anything
         copies = [last] * missing
     all_rows = [*rows, *copies]
     return RequestBatch(all_rows) if isinstance(rows, RequestBatch) else all_rows
