@@ -139,7 +139,7 @@ def mount(
 
 
 def _prefixes(routes: Sequence[BaseRoute], before: str = "") -> Iterator[str]:
-    """Yield the prefixes of the services that are mounted here, and in routers that FastAPI has included."""
+    """Yield the prefix of each mounted service, also in routers that FastAPI has included."""
     for route in routes:
         method = getattr(route, "endpoint", None)
         apps = getattr(route, "app", None), getattr(method, "__self__", None)
@@ -235,7 +235,7 @@ class _Mounted:
         self._options = options
         self._admin = admin
         self._loop: asyncio.AbstractEventLoop | None = None
-        """That of the lifespan that runs."""
+        """The event loop in which the lifespan runs; None while it does not."""
         self._front_end: FrontEnd | None = None
         """Serves requests; None before the service is ready, and after its end."""
 

@@ -62,7 +62,7 @@ def in_order(api: Api, queue: RequestQueue, limit: float) -> Lengths:
 
 
 def by_bucket(api: Api, queue: RequestQueue, limit: float) -> Lengths:
-    """Let the most urgent request share a batch with those of its bucket.
+    """Let the most urgent request share a batch with others of its bucket.
 
     A bucket has the lengths above half of a power of two, up to the power.
     """

@@ -85,7 +85,7 @@ class Batched(Generic[P, R]):
         return self._queues
 
     def stats(self) -> BatchedStats:
-        """Return what is queued and running, and what has been learned.
+        """Return the queued and running items, the counts and the estimate.
 
         Raises:
             TypeError: for a method without its instance.

@@ -212,7 +212,7 @@ class Grouping:
         """
         parameters = {}
         if self._reads_parameters and payload.parameters:
-            # Those that are no values of a group may be NaN or infinite.
+            # Parameters that group_by does not name may be NaN or infinite.
             parameters = read_members(payload.parameters, name="parameters")
         if not payload.parts:
             return replace(payload, group=self._text(payload.values, of_headers, parameters))

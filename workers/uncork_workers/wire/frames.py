@@ -42,7 +42,7 @@ _HEADER_START = _LENGTHS.size
 
 
 def plain(value: object) -> object:
-    """Return a text or number of a subclass, such as NumPy's, which the code of a service may give."""
+    """Return a text or number of a subclass, such as NumPy's, as one that msgspec can encode."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, float):
@@ -53,7 +53,7 @@ def plain(value: object) -> object:
 
 
 def encodable(text: str) -> str:
-    """Escape lone surrogates, which no frame can carry, such as those of paths that are not UTF-8."""
+    """Escape lone surrogates, which no frame can carry. Paths that are not UTF-8 have some."""
     return text.encode(errors="backslashreplace").decode()
 
 

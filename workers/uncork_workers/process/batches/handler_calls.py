@@ -253,7 +253,7 @@ class HandlerCalls:
         self.chunks.append((cost, seconds))
 
     def _converted(self, returned: object) -> object:
-        """Return the results that a handler means; see :func:`uncork_workers.definition.service.set_task`."""
+        """Return the results as rows; see :func:`uncork_workers.definition.service.set_task`."""
         return returned if self._api.convert is None else self._api.convert(returned, context().parameters)
 
     def _encode(

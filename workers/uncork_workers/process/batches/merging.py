@@ -28,7 +28,7 @@ class BatchRequests(NamedTuple):
 
     ``costs`` (of each row of a request), ``metas``, ``raw`` (how a request gets its rows), ``parameters`` and
     ``classes`` are empty if the batch has none. Parameters that cannot be read are an InvalidInput.
-    ``positions`` are those of the requests in the batch.
+    ``positions`` has the place of each request in the batch.
     """
 
     bodies: Sequence[bytes]
