@@ -91,16 +91,17 @@ def test_vectors_may_be_base64_cut_or_of_any_length(texts: Client) -> None:
 def test_requests_of_all_clients_share_batches() -> None:
     """Also rejected ones, and those that want another form.
 
-    The policy waits: requests whose heads are known are submitted a turn of the event loop later than others.
+    The texts have one length, because a model that may pad gets others in batches of their own. The policy
+    waits: requests whose heads are known are submitted a turn of the event loop later than others.
     """
     bodies: list[tuple[str, Any]] = [
         ("/v1/embeddings", {"input": ["one"], "encoding_format": "base64"}),
-        ("/embed", {"inputs": ["a"]}),
-        ("/embed", {"inputs": ["!a", "b"]}),
-        ("/embed", {"inputs": ["!a"], "truncate": True}),
-        ("/v1/embeddings", {"input": "a", "dimensions": 5}),
-        ("/embed", "native"),
-        ("/v1/models/texts.embed:predict", {"instances": ["one", [5]]}),
+        ("/embed", {"inputs": ["abc"]}),
+        ("/embed", {"inputs": ["!ab", "bcd"]}),
+        ("/embed", {"inputs": ["!ab"], "truncate": True}),
+        ("/v1/embeddings", {"input": "abc", "dimensions": 5}),
+        ("/embed", "own"),
+        ("/v1/models/texts.embed:predict", {"instances": ["one", [5, 6]]}),
     ]
 
     with client(Texts, policy="fixed:1000") as texts:
@@ -109,12 +110,12 @@ def test_requests_of_all_clients_share_batches() -> None:
     assert {reply.headers.get("x-batch-id") for reply in replies if reply.status_code == 200} == {
         replies[0].headers["x-batch-id"]
     }
-    assert replies[1].json() == [pytest.approx(unit("a"))]
+    assert replies[1].json() == [pytest.approx(unit("abc"))]
     assert error_of(replies[2]) == (413, "too long")
-    assert replies[3].json() == [pytest.approx(unit("!a"))]
+    assert replies[3].json() == [pytest.approx(unit("!ab"))]
     assert error_of(replies[4]) == (400, "dimensions must be at most 4, got 5")
-    assert replies[5].json() == {"embedding": pytest.approx(unit("native")), "tokens": 6}
-    assert [row["tokens"] for row in replies[6].json()["predictions"]] == [3, 1]
+    assert replies[5].json() == {"embedding": pytest.approx(unit("own")), "tokens": 3}
+    assert [row["tokens"] for row in replies[6].json()["predictions"]] == [3, 2]
 
 
 def test_a_batch_of_rejected_texts(texts: Client) -> None:
