@@ -27,7 +27,8 @@ OVER_TCP = os.environ.get("E2E_WORKERS") == "tcp"
 
 # For requests without a client of their own. httpx.get and httpx.post read the system's certificates for each
 # request, which takes 20 ms of the processor: polls then slow down the server that they wait for.
-HTTP = httpx.Client(verify=False, timeout=HANG_S, limits=httpx.Limits(max_keepalive_connections=0))
+# Each request closes its connection: httpcore's pool may close an idle one just given to another thread.
+HTTP = httpx.Client(verify=False, timeout=HANG_S, headers={"connection": "close"})
 
 
 def eventually(condition: Callable[[], bool]) -> None:
