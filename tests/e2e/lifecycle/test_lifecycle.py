@@ -169,10 +169,11 @@ def test_a_second_signal_ends_the_delay_and_the_wait() -> None:
 def test_a_drain_is_bounded() -> None:
     with (
         serving(PROBE, "--drain-delay", "0.1", "--drain-timeout", "0.5") as server,
+        httpx.Client(base_url=server.base, timeout=HANG_S) as keeps_open,
         ThreadPoolExecutor(1) as pool,
     ):
         workers = server.workers()
-        slow = pool.submit(HTTP.post, f"{server.base}/sleep", json=25)
+        slow = pool.submit(keeps_open.post, "/sleep", json=25)
         eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
         server.terminate()
 
