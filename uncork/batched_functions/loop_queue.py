@@ -93,6 +93,8 @@ class LoopQueue:
         self.running = 0
         self._most = math.inf
         """The limit that the dispatcher has."""
+        self._begun: set[int] = set()
+        """The numbers of the batches whose tasks have begun and not ended."""
         self._callers: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
         self._numbers = itertools.count(1)
         # Batches have slots in the dispatcher; the warm-up has not.
@@ -165,8 +167,13 @@ class LoopQueue:
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         """Expect the slot of a batch past its timeout: calls that its end allows wait for it."""
-        if status == "timed_out":
+        if status != "timed_out":
+            return
+        if batch.number in self._begun:
             self._dispatcher.worker_expected(batch.worker)
+        else:  # its task was cancelled before its first step, or has ended: nothing else frees the slot
+            self._dispatcher.worker_ready(batch.worker, place=batch.worker)
+            self.set_limit()
 
     def request_shed(self, shed: Shed) -> None:
         pass
@@ -184,11 +191,13 @@ class LoopQueue:
             clock=self._loop.time,
         )
         self.running += len(items)
+        self._begun.add(batch.number)
         try:
             async with self._free:
                 return await run.run()
         finally:
             self.running -= len(items)
+            self._begun.discard(batch.number)
             for tally in self._tallies if run.memory_failures else ():
                 tally.ran_out_of_memory(run.memory_failures)
             if not self._loop.is_closed():

@@ -181,6 +181,35 @@ async def test_a_slot_is_not_used_before_the_cancelled_call_is_over() -> None:
     assert asyncio.get_running_loop().time() - began == pytest.approx(4.0)
 
 
+async def test_a_batch_past_its_timeout_before_its_first_step_leaves_its_slot() -> None:
+    """Other code has blocked the loop since the batch before: its task is cancelled and runs nothing."""
+    loop, gate = asyncio.get_running_loop(), asyncio.Event()
+    assert isinstance(loop, VirtualLoop)
+    virtual = loop._virtual
+    lists: list[list[int]] = []
+
+    def block() -> None:
+        virtual.now += 10.0
+
+    @batched(timeout=5, mb_max_latency=1e6, policy="none")
+    async def echo(items: list[int]) -> list[int]:
+        lists.append(items)
+        await gate.wait()
+        return items
+
+    first = asyncio.ensure_future(echo(1))
+    await asyncio.sleep(1.0)
+    second = asyncio.ensure_future(echo(2))
+    await asyncio.sleep(1.0)
+    gate.set()
+    loop.call_soon(block)  # after the first batch has ended, in the same turn
+    assert await first == 1
+    with pytest.raises(BatchTimedOut):
+        await second
+    assert await echo(3) == 3
+    assert lists == [[1], [3]]
+
+
 def test_one_event_loop_after_another() -> None:
     """Each has its own queues, and nothing is kept of the first when it is closed."""
     squares = Squares()
