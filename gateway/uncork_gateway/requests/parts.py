@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from http import HTTPStatus
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -206,8 +207,11 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
             yield submission
 
     def _reply_of(self, answer: RequestResult[HandlerResult]) -> HandlerResult | None:
-        if answer.result.status == 200:
-            return answer.result
+        result = answer.result
+        if result.status == 200:
+            return result
+        if result.content_type and result.status < HTTPStatus.BAD_REQUEST:
+            raise HandlerFailed(f"responses of status {result.status} to one request cannot be joined")
         self.withdraw()
         self._caller.answered(answer)
         return None

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.client import JSON, Client
-from tests.gateway.stage import RULES, Stage
+from tests.gateway.stage import RULES, Stage, detail
 from uncork_gateway.codecs import codec_of, grouping
-from uncork_gateway.dialects import Rest
+from uncork_gateway.dialects import Native, Rest
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import HandlerFailed
 from uncork_gateway.protocols.tensor_rows import output_tensors
@@ -141,6 +141,17 @@ async def test_one_part_that_fails_is_the_answer_and_the_others_are_withdrawn() 
     on.runner.error = HandlerFailed("the whole batch failed")
     reply = await on.reply(body("a", "b", "c"))
     assert reply.status == 500
+    assert on.dispatcher.unanswered == 0
+
+
+@pytest.mark.parametrize("status", [200, 201])
+async def test_the_complete_response_to_one_part_is_not_the_answer_to_all(status: int) -> None:
+    """The worker sends a Response for the only row of a part, but a request of several rows takes none."""
+    api = msgspec.structs.replace(API, input={"kind": "dataframe", "columns": ["g"]})
+    on = Stage(dialect=Native(codec_of(api)), grouping=grouping(api))
+    on.runner.reply = lambda sent: HandlerResult(status, sent, content_type="application/json")
+    says = detail(await on.reply(b'[{"g": "a"}, {"g": "b"}]'), 500)
+    assert says.endswith("cannot be joined")
     assert on.dispatcher.unanswered == 0
 
 
