@@ -28,6 +28,7 @@ __all__ = ["torch"]
         (([[float("nan")]], [1]), "a vector has a value that is NaN or infinite"),
         (([[1.0]], [1.5]), "a number of tokens must be whole, got 1.5"),
         (([[1.0]], np.array([np.nan])), "a number of tokens must be whole, got nan"),
+        ((None, [1]), "must return an array, a table or a list with one result per row, got None"),
     ],
 )
 def test_wrong_embeddings_fail_with_a_reason(result: Any, says: str) -> None:
@@ -98,7 +99,13 @@ def test_the_metadata_has_the_outputs_of_each_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "says"), [([1, 2], "2 scores were returned for 1 pair"), ([float("nan")], "finite")]
+    ("scores", "says"),
+    [
+        ([1, 2], "2 scores were returned for 1 pair"),
+        ([float("nan")], "finite"),
+        (None, "one result per row, got None; is a return statement missing\\?"),
+        (np.float32(0.5), "one result per row, got a single float32"),
+    ],
 )
 def test_wrong_scores_fail_with_a_reason(scores: Any, says: str) -> None:
     class Wrong(Service):

@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec import Meta
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.host import as_host_array, on_host
-from uncork_workers.definition.outputs.responses import Rejected, WrongResult
+from uncork_workers.definition.outputs.responses import Rejected, WrongResult, no_results
 from uncork_workers.definition.service import Convert, api, set_task
 from uncork_workers.plural import plural
 from uncork_workers.wire.schema import Task
@@ -107,7 +107,7 @@ def _as_embeddings(result: Any, parameters: Sequence[Mapping[str, Any]]) -> Any:
             f"an API for embeddings must return vectors and the number of tokens of each text, got "
             f"{type(result).__name__}; write return vectors, tokens"
         )
-    vectors, tokens = map(on_host, result)
+    vectors, tokens = [_listed(one, len(parameters)) for one in result]
     if not len(vectors) == len(tokens) == len(parameters):
         raise WrongResult(
             f"{plural(len(vectors), 'vector')} and {plural(len(tokens), 'number')} of tokens were returned "
@@ -152,12 +152,24 @@ def _embedding(vector: Any, parameters: Mapping[str, Any]) -> np.ndarray[Any, An
 
 def _as_scores(scores: Any, parameters: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the rows for pairs with these parameters."""
-    found = on_host(scores)
+    found = _listed(scores, len(parameters))
     if len(found) != len(parameters):
         raise WrongResult(
             f"{plural(len(found), 'score')} were returned for {plural(len(parameters), 'pair')}"
         )
     return [score if isinstance(score, Rejected) else _finite(score) for score in found]
+
+
+def _listed(returned: Any, expected: int) -> Any:
+    """Return an array or a list with NumPy arrays in it.
+
+    Raises:
+        WrongResult: if it is neither.
+    """
+    found = on_host(returned)
+    if not isinstance(found, Sized) or getattr(found, "shape", None) == ():
+        raise no_results(found, expected)
+    return found
 
 
 def _numbers(value: Any) -> Any:
