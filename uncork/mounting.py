@@ -204,6 +204,8 @@ def _check(name: str, value: object, parameter: inspect.Parameter) -> None:
     types, wanted = _KINDS[kind_of(parameter)]
     least = -math.inf if info.min is None else info.min
     is_accepted = isinstance(value, types) and (types == (bool,)) == isinstance(value, bool)
+    if isinstance(value, list):
+        is_accepted = is_accepted and all(isinstance(one, str) for one in value)
     if not is_accepted or (isinstance(value, int | float) and not least <= value <= (info.max or math.inf)):
         bounds = "" if info.min is None else f" from {info.min}"
         bounds += "" if info.max is None else f" to {info.max}"

@@ -76,6 +76,7 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
     (Probe, {"gpus": 2}),
     (Probe, {"environment": "A=1"}),
     (Probe, {"environment": ["A"]}),
+    (Probe, {"environment": [("A", "1")]}),
     (Probe, {"policy": "best"}),
 ]
 
