@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loops import HANG_S
+from tests.dispatcher.virtual_loop import VirtualLoop
+from tests.loops import HANG_S, run
 from tests.workers.run_batch import Outlet, batch_of, run_batch
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.execution import Executor
+from uncork_workers.process.batches.handler_loop import Watch
 from uncork_workers.process.context import context
 from uncork_workers.wire.messages import Reply
 
@@ -251,6 +255,36 @@ def test_a_gateway_that_has_closed_its_end_cancels_nothing() -> None:
 
     _, reply = ask(Outlet(enough=0), look)
     assert (seen, reply.statuses, learned(reply)) == ([False], [200, 200], True)
+
+
+class Shared(Outlet):
+    """An outlet from which another thread reads, as where several batches run at once."""
+
+    def fileno(self) -> int:
+        return -1
+
+
+def test_clients_that_leave_after_the_timeout_do_not_interrupt_the_end_of_the_handler() -> None:
+    ends: list[str] = []
+
+    async def handle() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.5)  # such as to close a connection
+            ends.append("closed")
+
+    async def main() -> None:
+        loop, outlet = asyncio.get_running_loop(), Shared()
+        task = loop.create_task(handle())
+        watch = Watch(loop, task, Departures(outlet, 1, 1, due=time.monotonic() + 2.0))
+        loop.call_later(2.1, outlet.leave, 0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        watch.end()
+
+    run(main(), loop_factory=VirtualLoop)
+    assert ends == ["closed"]
 
 
 class Staged(Service):

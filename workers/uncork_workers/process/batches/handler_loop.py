@@ -143,6 +143,7 @@ class Watch:
             self._task.cancel()
 
     def _time_out(self) -> None:
+        self.end()  # clients that leave now must not interrupt what the handler does to end
         self._departures.timed_out = True
         self._task.cancel()
 
