@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from tests.loops import HANG_S, run
 from tests.workers.run_batch import Outlet, batch_of, run_batch
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
+from uncork_workers.process.batches import handler_loop
 from uncork_workers.process.batches.departures import Departures
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.batches.handler_loop import Watch
@@ -285,6 +286,31 @@ def test_clients_that_leave_after_the_timeout_do_not_interrupt_the_end_of_the_ha
 
     run(main(), loop_factory=VirtualLoop)
     assert ends == ["closed"]
+
+
+def test_tasks_do_not_hold_up_the_end_of_a_batch_past_its_timeout() -> None:
+    """After a second the gateway would kill the worker, with its other batches."""
+    kept: list[asyncio.Task[None]] = []
+
+    async def stubborn() -> None:
+        for _ in range(2):
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    async def handle() -> None:
+        kept.append(asyncio.create_task(stubborn()))
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(handler_loop.create_task)
+        departures = Departures(Shared(), 1, 1, due=time.monotonic())
+        _, error = await handler_loop._supervise(loop, handle(), departures)
+        assert isinstance(error, asyncio.CancelledError)
+        assert loop.time() < 0.75
+        assert not kept[0].done()
+
+    run(main(), loop_factory=VirtualLoop)
 
 
 class Staged(Service):

@@ -23,6 +23,8 @@ Tasks = WeakSet[asyncio.Task[Any]]
 
 # How long the tasks of a failed call may take to end after they were cancelled.
 _MOST_SECONDS = 1.0
+# Of a batch past its timeout, which the gateway gives a second to end.
+_MOST_AFTER_TIMEOUT_S = 0.5
 # Shorter calls are not worth watching for departures.
 _UNWATCHED_S = 0.001
 # How often to look while another thread reads from the gateway.
@@ -86,21 +88,21 @@ class HandlerLoop:
 
     def _end(self, started: Tasks) -> None:
         if not all(task.done() for task in started):
-            self._run_until_done(self._runner.get_loop().create_task(end_tasks(started)))
+            self._run_until_done(self._runner.get_loop().create_task(end_tasks(started, _MOST_SECONDS)))
 
 
-async def end_tasks(started: Tasks) -> None:
-    """Cancel the tasks that a failed call has started, and wait for them, but not for long."""
+async def end_tasks(started: Tasks, most_s: float) -> None:
+    """Cancel the tasks that a failed call has started, and wait for them, for ``most_s`` at most."""
     tasks = [task for task in started if not task.done() and task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()
     running: set[asyncio.Task[Any]] = set()
     if tasks:
-        _, running = await asyncio.wait(tasks, timeout=_MOST_SECONDS)
+        _, running = await asyncio.wait(tasks, timeout=most_s)
     if running:
         log.warning(
-            "%s of a failed handler call still run %g s after they were cancelled: %s",
-            *(plural(len(running), "task"), _MOST_SECONDS, ", ".join(map(repr, running))),
+            "%s of a failed handler call still run %.2g s after they were cancelled: %s",
+            *(plural(len(running), "task"), most_s, ", ".join(map(repr, running))),
         )
 
 
@@ -221,7 +223,11 @@ async def _supervise(
     try:
         return await task, None
     except BaseException as error:
-        await end_tasks(started)
+        most_s = _MOST_SECONDS
+        if departures is not None:
+            ends = departures.due + _MOST_AFTER_TIMEOUT_S
+            most_s = max(0.0, min(most_s, ends - time.monotonic()))
+        await end_tasks(started, most_s)
         return None, error
     finally:
         if watch is not None:
