@@ -108,6 +108,16 @@ async def test_the_former_servers_serve_until_then() -> None:
         assert urls_of(on) == [model_url]
 
 
+async def test_the_former_servers_outlast_a_second_change() -> None:
+    async with merging() as (on, _):
+        for rows in (8, 4):
+            on.proxy.change(["http://127.0.0.1:1"], settings(max_batch_rows=rows))
+        await turns()
+
+        assert (await on.http.get("/readyz")).status_code == 200
+        assert await ask(on, 1) == [2]
+
+
 async def test_servers_that_stay_keep_their_health_and_their_calls() -> None:
     first, second = Model(doubles), Model(doubles)
     async with served(first) as one, served(second) as other, proxy(one) as on:

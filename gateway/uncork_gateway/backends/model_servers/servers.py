@@ -111,7 +111,8 @@ class Servers(Generic[ServerT]):
         """
         _check_positive(concurrency=concurrency, timeout_s=timeout_s)
         self._concurrency, self._timeout_s, self.idempotent = concurrency, timeout_s, idempotent
-        self._awaited = [server for server in servers if server not in self.all]
+        # Those that an earlier change has named may not be healthy yet.
+        self._awaited = [one for one in servers if one not in self.all or one in self._awaited]
         self._leaving = [server for server in self.all if server not in servers]
         self.all = [*servers, *self._leaving]
         self.start()
