@@ -219,7 +219,8 @@ class Proxy:
             settings.health_path,
             settings.server_ca,
         )
-        known = {} if renew else {server.url: server for server in self._servers.all}
+        # Former servers, which may have equal addresses, come behind those that replace them.
+        known = {} if renew else {server.url: server for server in reversed(self._servers.all)}
         missing = [address for address in addresses if str(address) not in known]
         new = _servers_at(missing, settings) if missing else []
         servers = known | {server.url: server for server in new}

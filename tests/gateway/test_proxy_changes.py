@@ -80,6 +80,16 @@ async def test_former_servers_are_left_without_connections() -> None:
         assert await ask(on, 1) == [2]
 
 
+async def test_new_connections_outlast_a_second_change() -> None:
+    """Which comes before they are known to be healthy."""
+    async with fake_server(lambda _: Answer()) as server, proxy(server.url) as on:
+        for rows in (8, 4):
+            on.proxy.change([server.url], settings(health_path="/well", max_batch_rows=rows))
+
+        await until(lambda: any(call.target == b"/well" for call in server.calls))
+        await until(lambda: len(urls_of(on)) == 1)
+
+
 async def test_new_connections_end_no_response() -> None:
     model = Model(lambda call: doubles(call) if call.body else Answer(b"listed"))
     async with served(model) as url, proxy(url) as on:
