@@ -94,7 +94,7 @@ class KnownModels:
         A request with more rows runs alone.
         """
         rules = self._rules(model)
-        before = self._limits.get(model, rules.max_batch_rows)
+        before = min(rules.max_batch_rows, self._limits.get(model, rules.max_batch_rows))
         if model not in self._used or not 0 < rows < before:
             return
         self._limits[model] = rows

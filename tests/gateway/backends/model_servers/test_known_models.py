@@ -199,3 +199,15 @@ async def test_a_model_is_limited_until_it_is_forgotten() -> None:
     assert most_rows("m") == unlimited
     on.known.limit("m", 6)
     assert most_rows("m") == 6
+
+
+async def test_a_limit_learned_late_stays_within_changed_rules() -> None:
+    """The call that taught it was sent before the change."""
+    on = Stage()
+    on.known.add("m")
+    on.known.limit("m", 40)
+    on.known.change(lambda model: ApiRules(name=model, max_batch_rows=16))
+    on.known.limit("m", 36)
+    assert on.dispatcher.rules["m"].max_batch_rows == 16
+    on.known.limit("m", 12)
+    assert on.dispatcher.rules["m"].max_batch_rows == 12
