@@ -60,6 +60,7 @@ def retry_after(value: bytes) -> float:
         (b"Thu, 29 Feb 2024 11:59:59 GMT", 0),
         (b"Fri, 01 Mar 2024 12:00:00 GMT", 30),
         (b"Thu, 32 Feb 2024 12:00:12 GMT", 0),
+        (b"Thu, 29 Feb 99999999999999999999 12:00:12 GMT", 0),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(value: bytes, seconds: float) -> None:
