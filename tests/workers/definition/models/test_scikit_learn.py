@@ -30,6 +30,18 @@ class Bomb:
         return Path.touch, (Path("exploded"),)
 
 
+class Lists:
+    """An estimator that somebody wrote, which returns lists by row."""
+
+    n_features_in_ = 2
+
+    def predict(self, rows: Any) -> list[str]:
+        return ["up" if row[1] > 0.5 else "no" for row in rows]
+
+    def predict_proba(self, rows: Any) -> list[list[float]]:
+        return [[1 - float(row[1]), float(row[1])] for row in rows]
+
+
 @pytest.mark.parametrize("name", ["bomb.joblib", "bomb.pkl"])
 def test_nothing_is_unpickled_without_trust(project: Path, name: str) -> None:
     Path(name).write_bytes(pickle.dumps(Bomb()))
@@ -114,6 +126,15 @@ def test_probabilities_of_several_outputs_are_by_row(project: Path) -> None:
     first, second = forest.predict_proba(ROWS)
     found = run("forest.joblib", *ROWS, api="predict_proba", trust_pickle=True)
     assert found == [list(each) for each in zip(first.tolist(), second.tolist(), strict=True)]
+
+
+def test_lists_by_row_stay_by_row(project: Path) -> None:
+    joblib.dump(Lists(), "lists.joblib")
+    rows = [0, 0.25], [0, 1]
+
+    assert run("lists.joblib", *rows, trust_pickle=True) == ["no", "up"]
+    probabilities = run("lists.joblib", *rows, api="predict_proba", trust_pickle=True)
+    assert probabilities == [[0.75, 0.25], [0, 1]]
 
 
 def test_a_file_that_holds_no_estimator_is_rejected(project: Path) -> None:

@@ -37,7 +37,7 @@ def service(path: Path) -> type[Service]:
         @api(input=adapter, warmup=example)
         def predict(self, rows: Any) -> Any:
             """Return the prediction for each row."""
-            return _by_row(model.predict(rows))
+            return model.predict(rows)
 
     Model.__doc__ = f"The {type(model).__name__} of {path.name}."
     # hasattr() asks the estimator, whose settings may rule probabilities out.
@@ -81,5 +81,6 @@ def _input_of(model: Any) -> tuple[Adapter, Any]:
 
 
 def _by_row(results: Any) -> Any:
-    """Return results with the rows first; estimators of several outputs return a list of arrays by output."""
-    return list(zip(*results, strict=True)) if isinstance(results, list) else results
+    """Return probabilities by row; estimators of several outputs return a list of tables by output."""
+    by_output = isinstance(results, list) and any(getattr(one, "ndim", 0) == 2 for one in results)
+    return list(zip(*results, strict=True)) if by_output else results
