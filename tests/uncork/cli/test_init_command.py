@@ -76,6 +76,9 @@ def test_a_model_in_another_folder_is_named_by_its_whole_path(project: Path) -> 
 def test_estimators(project: Path) -> None:
     joblib.dump(DecisionTreeClassifier(random_state=0).fit(NUMBERS, TARGETS), "array.joblib")
     check_same("array.joblib", [0, 1], [1, 0.5], name="Array", file="array_service.py")
+    both = np.column_stack([TARGETS, TARGETS[::-1]])
+    joblib.dump(DecisionTreeClassifier(random_state=0).fit(NUMBERS, both), "both.joblib")
+    check_same("both.joblib", [0, 1], [0, 1], name="Both", file="both_service.py")
     table = pd.DataFrame(NUMBERS, columns=["a", "b"])
     joblib.dump(DecisionTreeClassifier(random_state=0).fit(table, TARGETS), "table.pkl")
     check_same("table.pkl", {"a": 1, "b": 0.5}, {"b": 1, "a": 0}, name="Table", file="table_service.py")

@@ -117,7 +117,7 @@ def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -
         case ".onnx":
             return _of_onnx(apis[0])
         case ".joblib" | ".pkl":
-            calls = [[f"return self.model.{api.name}(rows)"] for api in apis]
+            calls = [_estimated(api.name) for api in apis]
             return _Parts(["joblib"], ["self.model = joblib.load(MODEL)"], calls)
         case ".txt":
             categories: Sequence[str] = vars(service)["categories"]
@@ -126,6 +126,18 @@ def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -
             return _Parts(["lightgbm"], setup, [[f"return self.model.predict({rows})"]])
     setup = ["self.model = xgboost.Booster(model_file=MODEL)"]
     return _Parts(["xgboost"], setup, [["return self.model.inplace_predict(rows)"]])
+
+
+def _estimated(name: str) -> list[str]:
+    call = f"self.model.{name}(rows)"
+    if name == "predict":
+        return [f"return {call}"]
+    return [
+        f"found = {call}",
+        "# Estimators of several outputs return a list of tables by output.",
+        'by_output = isinstance(found, list) and any(getattr(one, "ndim", 0) == 2 for one in found)',
+        "return list(zip(*found, strict=True)) if by_output else found",
+    ]
 
 
 def _of_onnx(api: ApiDescription) -> _Parts:
