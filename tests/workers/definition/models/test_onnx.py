@@ -90,6 +90,16 @@ def test_a_fixed_batch_axis_is_the_only_size_of_calls(
     assert run("fixed.onnx", [1, 2], allowed_batch_sizes=(4,)) == [{"y": [2, 4]}]
 
 
+def test_rows_of_each_shape_fill_a_fixed_batch_axis(project: Path) -> None:
+    inputs: list[Any] = [(name, "FLOAT", [4, "length"]) for name in ("a", "b")]
+    save_onnx("sum.onnx", ("Add", ["a", "b"], "y"), inputs=inputs, outputs=[("y", "FLOAT", [4, "length"])])
+    rows = [{"a": [at] * length, "b": [1] * length} for at, length in enumerate((2, 3, 2))]
+
+    found = run("sum.onnx", *rows, allowed_batch_sizes=(4,), idempotent=False)
+
+    assert found == [{"y": [1, 1]}, {"y": [2, 2, 2]}, {"y": [3, 3]}]
+
+
 def test_open_lengths_have_no_example(project: Path) -> None:
     save_scaling("scaling.onnx")
 

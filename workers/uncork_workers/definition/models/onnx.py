@@ -175,7 +175,7 @@ def _run(session: Any, signature: Signature, feed: dict[str, np.ndarray[Any, Any
 
 def _run_by_shape(session: Any, signature: Signature, rows: Sequence[Row]) -> dict[str, Any]:
     """Call the model once for each shape of rows, and return its outputs in the order of the rows."""
-    groups = by_shape(rows)
+    groups = by_shape(rows, least=signature.rows or 0)
     results = [_run(session, signature, feed) for _, feed in groups]
     if len(groups) == 1:
         return results[0]

@@ -166,11 +166,18 @@ def _rows_of(columns: Mapping[str, np.ndarray[Any, Any]]) -> list[Row]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def by_shape(rows: Sequence[Row]) -> list[tuple[list[int], dict[str, np.ndarray[Any, Any]]]]:
-    """Return the rows as arrays by input, those of equal shapes together, with the positions of the rows."""
+def by_shape(
+    rows: Sequence[Row], *, least: int = 0
+) -> list[tuple[list[int], dict[str, np.ndarray[Any, Any]]]]:
+    """Return the rows as arrays by input, those of equal shapes together, with the positions of the rows.
+
+    The last row of a group is repeated, also its position, until the group has the ``least`` number of rows.
+    """
     groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for at, row in enumerate(rows):
         groups.setdefault(tuple(np.shape(value) for value in row.values()), []).append(at)
+    for places in groups.values():
+        places.extend(places[-1:] * (least - len(places)))
     return [
         (places, {name: np.stack([rows[at][name] for at in places]) for name in rows[places[0]]})
         for places in groups.values()
