@@ -157,10 +157,30 @@ def _of_onnx(api: ApiDescription) -> _Parts:
         return _Parts(["os", "onnxruntime"], setup, [[feed, result]])
     tensors = api.input["tensors"].items()
     dtypes = {name: "object" if one["dtype"] == "str" else one["dtype"] for name, one in tensors}
-    feed = "inputs = {name: np.array([row[name] for row in rows], dtype) for name, dtype in DTYPES.items()}"
-    return _Parts(
-        ["os", "numpy as np", "onnxruntime"], setup, [[feed, result]], [_constant("DTYPES", dtypes)]
-    )
+    calls = [_call_by_shape(api.settings.allowed_batch_sizes)]
+    return _Parts(["os", "numpy as np", "onnxruntime"], setup, calls, [_constant("DTYPES", dtypes)])
+
+
+def _call_by_shape(sizes: Sequence[int] | None) -> list[str]:
+    """Return the lines that call a model once for each shape of rows, each time with a whole batch."""
+    return [
+        "groups = {}",
+        "for at, row in enumerate(rows):",
+        "    groups.setdefault(tuple(np.shape(row[name]) for name in DTYPES), []).append(at)",
+        "found = {name: [None] * len(rows) for name in self.outputs}",
+        "for places in groups.values():",
+        *([f"    places.extend(places[-1:] * ({sizes[0]} - len(places)))"] if sizes else []),
+        "    inputs = {",
+        "        name: np.array([rows[at][name] for at in places], dtype) for name, dtype in DTYPES.items()",
+        "    }",
+        "    outputs = dict(zip(self.outputs, self.session.run(None, inputs), strict=True))",
+        "    if len(groups) == 1:",
+        "        return outputs",
+        "    for name, values in outputs.items():",
+        "        for at, value in zip(places, values, strict=True):",
+        "            found[name][at] = value",
+        "return found",
+    ]
 
 
 def _of_texts(path: Path, apis: Sequence[ApiDescription]) -> _Parts:
