@@ -118,6 +118,25 @@ def test_cross_encoders(project: Path) -> None:
     check_same("bert-tiny", *pairs, name="BertTiny")
 
 
+@needs_torch
+def test_texts_with_several_labels(project: Path) -> None:
+    save("BertForSequenceClassification", num_labels=3, problem_type="multi_label_classification")
+    check_same("bert-tiny", "good day", "bad", name="BertTiny")
+
+
+def test_the_scores_of_several_labels_are_independent(project: Path) -> None:
+    write("config.json", {**CLASSIFIER, "problem_type": "multi_label_classification"})
+    write("model.safetensors", "")
+
+    assert init("bert-tiny").exit_code == 0
+
+    text = Path("service.py").read_text()
+    compile(text, "service.py", "exec")
+    assert "scores = output.logits.float().sigmoid()" in text
+    assert "if one > 0.5] for row in scores.tolist()]" in text
+    assert "softmax" not in text
+
+
 @pytest.mark.parametrize("config", [ENCODER, CLASSIFIER, {**CLASSIFIER, "id2label": {"0": "LABEL_0"}}])
 def test_text_models_are_written_without_their_libraries(project: Path, config: object) -> None:
     write("config.json", config)

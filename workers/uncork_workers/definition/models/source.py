@@ -112,7 +112,7 @@ def _arguments(api: ApiDescription) -> list[str]:
 
 def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -> _Parts:
     if is_model_folder(str(path)):
-        return _of_texts(path, apis)
+        return _of_texts(path, service, apis)
     match path.suffix:
         case ".onnx":
             return _of_onnx(apis[0])
@@ -183,7 +183,7 @@ def _call_by_shape(sizes: Sequence[int] | None) -> list[str]:
     ]
 
 
-def _of_texts(path: Path, apis: Sequence[ApiDescription]) -> _Parts:
+def _of_texts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -> _Parts:
     loader = "AutoModel" if apis[0].name == "embed" else "AutoModelForSequenceClassification"
     setup = [
         "self.tokenizer = transformers.AutoTokenizer.from_pretrained(MODEL, local_files_only=True)",
@@ -204,13 +204,18 @@ def _of_texts(path: Path, apis: Sequence[ApiDescription]) -> _Parts:
             "pairs = [(row.query, row.text) for row in rows]",
             'tokens = self.tokenizer(pairs, padding=True, truncation=True, return_tensors="pt")',
         ]
-        calls = [[*pairs, *run, "return output.logits.sigmoid()[:, 0].numpy()"]]
+        calls = [[*pairs, *run, "return output.logits.float().sigmoid()[:, 0].numpy()"]]
     else:
         tokens = 'tokens = self.tokenizer(rows, padding=True, truncation=True, return_tensors="pt")'
         labels = "labels = self.model.config.id2label"
-        best = "return [labels[at] for at in output.logits.argmax(1).tolist()]"
-        each = "return {labels[at]: column.numpy() for at, column in enumerate(output.logits.softmax(1).T)}"
-        calls = [[tokens, *run, labels, best], [tokens, *run, labels, each]]
+        several = vars(service)["has_several"]
+        scores = f"scores = output.logits.float().{'sigmoid()' if several else 'softmax(1)'}"
+        best = "return [labels[at] for at in scores.argmax(1).tolist()]"
+        if several:
+            above = "[labels[at] for at, one in enumerate(row) if one > 0.5]"
+            best = f"return [{above} for row in scores.tolist()]"
+        each = "return {labels[at]: column.numpy() for at, column in enumerate(scores.T)}"
+        calls = [[tokens, *run, labels, scores, best], [tokens, *run, labels, scores, each]]
     return _Parts(["torch", "transformers"], setup, calls)
 
 

@@ -152,6 +152,9 @@ def _classifier(path: Path, config: dict[str, Any], *, safe: bool) -> type[Servi
         return _reranker(path, safe=safe)
 
     class Model(Service):
+        has_several = several
+        """Whether a text can have several labels."""
+
         def setup(self) -> None:
             self.encode = Encoder(path, "AutoModelForSequenceClassification", safe=safe)
             self.labels = self.encode.labels
