@@ -137,6 +137,33 @@ def test_the_scores_of_several_labels_are_independent(project: Path) -> None:
     assert "softmax" not in text
 
 
+def write_pooling() -> None:
+    write("modules.json", [{"type": "sentence_transformers.models.Pooling"}])
+    write("1_Pooling/config.json", {"pooling_mode": "mean"})
+    write("sentence_bert_config.json", {"max_seq_length": 2})
+
+
+@needs_torch
+def test_texts_and_tokens_are_cut_where_sentence_transformers_say(project: Path) -> None:
+    save("BertModel")
+    check_same("bert-tiny", "good", [2, 3, 4, 2, 3], name="BertTiny", file="whole.py")
+    write_pooling()
+    check_same("bert-tiny", "good day bad", [2, 3, 4, 2, 3], name="BertTiny")
+
+
+def test_the_length_of_sentence_transformers_is_written(project: Path) -> None:
+    write("config.json", ENCODER)
+    write("model.safetensors", "")
+    write_pooling()
+
+    assert init("bert-tiny").exit_code == 0
+
+    text = Path("service.py").read_text()
+    compile(text, "service.py", "exec")
+    assert "most = min(2, self.tokenizer.model_max_length)" in text
+    assert "truncation=True, max_length=most)" in text
+
+
 @pytest.mark.parametrize("config", [ENCODER, CLASSIFIER, {**CLASSIFIER, "id2label": {"0": "LABEL_0"}}])
 def test_text_models_are_written_without_their_libraries(project: Path, config: object) -> None:
     write("config.json", config)

@@ -1,5 +1,6 @@
 """The Python file of a service that does what a model file does without code, for authors to change."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from pprint import pformat
@@ -191,9 +192,15 @@ def _of_texts(path: Path, service: type[Service], apis: Sequence[ApiDescription]
     ]
     run = ["with torch.inference_mode():", "    output = self.model(**tokens)"]
     if apis[0].name == "embed":
+        most, length = "self.tokenizer.model_max_length", ""
+        if (own := pooling_of(path).most_tokens) < math.inf:
+            most, length = f"min({int(own)}, {most})", ", max_length=most"
         ids = [
+            f"most = {most}",
             "ids = [",
-            '    row if isinstance(row, list) else self.tokenizer(row, truncation=True)["input_ids"]',
+            "    row[:most]",
+            "    if isinstance(row, list)",
+            f'    else self.tokenizer(row, truncation=True{length})["input_ids"]',
             "    for row in rows",
             "]",
             'tokens = self.tokenizer.pad({"input_ids": ids}, return_tensors="pt")',
