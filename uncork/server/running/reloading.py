@@ -139,6 +139,7 @@ class Reloader:
                     await revision.apply()
                     message = "reloaded, the workers keep running"
                 else:
+                    self._settings.unloaded.difference_update(revision.forgotten)
                     return Outcome(0, "no setting has changed")
             except ReplacementFailed as error:
                 is_serving = any(one.view.any_ready for one in self._gateway.services)
@@ -147,6 +148,7 @@ class Reloader:
             except (WrongUsage, ValueError) as error:
                 return not_reloaded(reason, failed, "nothing has changed", error)
             in_force()
+            self._settings.unloaded.difference_update(revision.forgotten)
             if changes:
                 log.info("%s: settings changed: %s", reason, names_of(changes))
                 message = f"{message}; settings changed: {names_of(changes)}"

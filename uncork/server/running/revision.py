@@ -33,6 +33,7 @@ class Revision:
 
     Attributes:
         changes: what differs from the current settings.
+        forgotten: services that clients have unloaded, and that are no longer configured.
     """
 
     def __init__(
@@ -41,11 +42,14 @@ class Revision:
         options: ServeOptions,
         services: Mapping[str, ServeOptions],
         credentials: Credentials,
+        *,
+        forgotten: Collection[str] = (),
     ) -> None:
         self._running = running
         self._options = options
         self._services = services
         self._credentials = credentials
+        self.forgotten = forgotten
         before = {name: one.options for name, one in running.services.items()}
         self._kept = [name for name in services if name in before]
         self._of_workers = {

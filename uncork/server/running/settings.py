@@ -34,9 +34,9 @@ class RunningSettings(RunningServer):
             WrongUsage: if a setting is wrong, in the words of the start.
         """
         options, services = self._read()
-        self.unloaded &= services.keys()
+        forgotten = self.unloaded - services.keys()
         loaded = {name: one for name, one in services.items() if name not in self.unloaded}
-        return Revision(self, options, loaded, read_credentials(options))
+        return Revision(self, options, loaded, read_credentials(options), forgotten=forgotten)
 
     def loading(self, name: str) -> Revision:
         """Return what starts one service as it is configured now, or replaces its workers.

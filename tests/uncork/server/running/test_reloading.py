@@ -12,7 +12,10 @@ import pytest
 from uncork.config.changes import Change, Effect, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
+from uncork.server.credentials import read_credentials
+from uncork.server.options import ServeOptions
 from uncork.server.running.reloading import Reloader
+from uncork.server.running.service import Place
 from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded
@@ -43,6 +46,7 @@ class Server:
         self.workers = workers
         self.gateway = Services()
         self.unloaded = set[str]()
+        self.forgotten: Collection[str] = ()
         self.unloaded_at_read: list[set[str]] = []
         self.done: list[str] = []
         self.fault: Exception | None = None
@@ -258,6 +262,35 @@ async def test_a_reload_that_waits_for_a_client_keeps_what_it_has_changed(
     on.settled.set()
     await asyncio.gather(changing, reloading)
     assert on.unloaded_at_read == [after]
+
+
+async def test_only_a_reload_forgets_unloaded_services_that_are_no_longer_configured() -> None:
+    """Otherwise one that is configured again would start, although nothing has changed in between."""
+    options = ServeOptions(target=["wine=wine.py:Wine"])
+    settings = RunningSettings(
+        options=options,
+        credentials=read_credentials(options),
+        place=cast(Place, None),
+        servers=None,
+        services={},
+        unloaded={"wine", "beer"},
+    )
+    revision = settings.read()
+    assert (settings.unloaded, revision.forgotten) == ({"wine", "beer"}, {"beer"})
+    assert list(revision.services) == []
+
+    on = Server(RESTART)
+    on.unloaded |= {"wine", "beer"}
+    on.forgotten = {"beer"}
+    await on.reloader.diff_requested()
+    await on.reloader.reload_requested()
+    assert on.unloaded == {"wine", "beer"}
+    on.changes = ()
+    await on.reloader._reload("uncork.toml changed", renewed=())
+    assert on.unloaded == {"wine"}
+    on.unloaded.add("beer")
+    await on.reloader.reload_requested()
+    assert on.unloaded == {"wine"}
 
 
 @pytest.mark.parametrize("workers", [0, 2])
