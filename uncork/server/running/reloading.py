@@ -65,7 +65,9 @@ class Reloader:
 
     async def watch(self) -> None:
         """Replace the workers whenever a file of a service changes."""
-        await asyncio.gather(*(asyncio.shield(one.events.described) for one in self._gateway.services))
+        # Workers on other machines may never come, and nothing is watched for them.
+        local = [one for one in self._settings.services.values() if one.options.worker_count.most]
+        await asyncio.gather(*(asyncio.shield(one.served.events.described) for one in local))
         watch = FileWatcher(
             lambda: {file for service in self._gateway.services for file in service.events.files}
         )

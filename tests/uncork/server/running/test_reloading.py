@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,6 +14,7 @@ from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork.server.credentials import read_credentials
 from uncork.server.options import ServeOptions
+from uncork.server.running import reloading
 from uncork.server.running.reloading import Reloader
 from uncork.server.running.service import Place
 from uncork.server.running.settings import RunningSettings
@@ -39,7 +40,7 @@ class Services:
 class Server:
     """Settings and workers of a server; keeps what is done to it."""
 
-    services = ("digits", "wine")
+    services: Collection[str] = ("digits", "wine")
 
     def __init__(self, *changes: Change, workers: int = 2) -> None:
         self.changes: Sequence[Change] = changes
@@ -215,6 +216,36 @@ async def test_a_difference_is_reported_without_doing_anything() -> None:
     on.fault = FileNotFoundError("no such interpreter")
     assert await on.reloader.diff_requested() == Outcome(2, "no such interpreter")
     assert on.done == [*["read", "check"] * 2, "read", "read", "check"]
+
+
+async def test_a_service_that_waits_for_workers_elsewhere_delays_no_watching(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Watcher:
+        def __init__(self, files: object) -> None:
+            pass
+
+        async def changes(self) -> AsyncGenerator[list[str]]:
+            yield ["digits.py"]
+
+    def service(workers: int) -> SimpleNamespace:
+        described = asyncio.get_running_loop().create_future()
+        if workers:
+            described.set_result(None)
+        return SimpleNamespace(
+            options=SimpleNamespace(worker_count=SimpleNamespace(most=workers)),
+            served=SimpleNamespace(events=SimpleNamespace(described=described)),
+        )
+
+    monkeypatch.setattr(reloading, "FileWatcher", Watcher)
+    on = Server()
+    on.services = {"digits": service(1), "wine": service(0)}
+    watching = asyncio.create_task(on.reloader.watch())
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+    assert watching.done()
+    assert on.done == ALL_REPLACED
 
 
 async def test_a_server_that_stops_cancels_its_reload() -> None:
