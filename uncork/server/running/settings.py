@@ -7,7 +7,7 @@ from uncork.server.credentials import read_credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running.revision import Revision
 from uncork.server.running.server import NO_FILES, RunningServer, files_of
-from uncork.server.services import errors_of, services_of
+from uncork.server.services import ONLY, errors_of, services_of
 from uncork.server.workers.placement import check_placement
 
 
@@ -45,6 +45,11 @@ class RunningSettings(RunningServer):
             WrongUsage: if it is not configured, or its settings are wrong.
         """
         _, services = self._read()
+        if ONLY in self.services:
+            raise WrongUsage(
+                f"service {name!r} cannot be loaded: the only service has no name of its own; give it one, "
+                "as in NAME=FILE.py:SERVICE, and restart the server"
+            )
         if name not in services:
             known = ", ".join(filter(None, services)) or "none, the only service has no name of its own"
             raise WrongUsage(f"no service {name!r} is configured; those that can be loaded: {known}")

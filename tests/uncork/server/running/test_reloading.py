@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,11 +13,11 @@ import pytest
 from uncork.config.changes import Change, Effect, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
-from uncork.server.credentials import read_credentials
+from uncork.server.credentials import read_credentials, read_worker_credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running import reloading
 from uncork.server.running.reloading import Reloader
-from uncork.server.running.service import Place
+from uncork.server.running.service import Place, RunningService
 from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded
@@ -293,6 +294,23 @@ async def test_a_reload_that_waits_for_a_client_keeps_what_it_has_changed(
     on.settled.set()
     await asyncio.gather(changing, reloading)
     assert on.unloaded_at_read == [after]
+
+
+def test_nothing_is_loaded_next_to_a_service_without_a_name() -> None:
+    """From one service without a name to several takes a restart."""
+    options = ServeOptions(target=["wine.py:Wine"])
+    only = SimpleNamespace(options=options, credentials=read_worker_credentials(options, on_ray=False))
+    settings = RunningSettings(
+        options=replace(options, reread=lambda: ServeOptions(target=["wine=wine.py:Wine", "a.py:Beer"])),
+        credentials=read_credentials(options),
+        place=cast(Place, None),
+        servers=None,
+        services={"": cast(RunningService, only)},
+    )
+
+    for name in ("beer", "wine"):
+        with pytest.raises(WrongUsage, match=rf"^service '{name}' cannot be loaded: the only service has no"):
+            settings.loading(name)
 
 
 async def test_only_a_reload_forgets_unloaded_services_that_are_no_longer_configured() -> None:
