@@ -35,7 +35,7 @@ def init(
             )
         service = load_service(model, trust_pickle=trust_pickle)
         text = source_of(model, service, folder=output.absolute().parent)
-        with output.open("x") as opened:
+        with output.open("x", encoding="utf-8") as opened:
             opened.write(text)
     except TargetError as error:
         print_error("init", error)

@@ -107,7 +107,7 @@ class Dashboard:
 
     async def _page(self, assets: Assets, request: Request) -> Response:
         urls = {name: f"{PREFIX[1:]}/{url}" for name, url in (await assets.urls()).items()}
-        html = Template((_OURS / "index.html").read_text())
+        html = Template((_OURS / "index.html").read_text(encoding="utf-8"))
         # The page is at the address of the APIs, unless it is on an admin port.
         return html_page(html.substitute(urls, origin=ORIGIN if self._apart else ""))
 

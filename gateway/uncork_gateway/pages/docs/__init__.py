@@ -41,4 +41,5 @@ def docs_routes() -> list[Route]:
 
 
 async def _page(assets: Assets, request: Request) -> Response:
-    return html_page(Template((_OURS / "docs.html").read_text()).substitute(await assets.urls()))
+    text = (_OURS / "docs.html").read_text(encoding="utf-8")
+    return html_page(Template(text).substitute(await assets.urls()))

@@ -95,7 +95,7 @@ class HomePage:
                 "sections": "",
             }
         files = {name: f"docs/{url}" for name, url in (await self._assets.urls()).items()}
-        return Template((_OURS / "home.html").read_text()).substitute(parts, **files)
+        return Template((_OURS / "home.html").read_text(encoding="utf-8")).substitute(parts, **files)
 
     def _parts(self, home: Home, *, base_url: str, wants_key: bool) -> dict[str, str]:
         sections = [_api(api, base_url, wants_key=wants_key) for api in home.apis]
