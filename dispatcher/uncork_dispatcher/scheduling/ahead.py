@@ -57,7 +57,11 @@ class AheadPlanner:
             at -= prepare_s
         else:
             return math.inf, None
-        if self._room.neighbors_wait_s(queue, self._slots.shares.of(queue.api), now) < math.inf:
+        share = self._slots.shares.of(queue.api)
+        if self._room.neighbors_wait_s(queue, share, now) < math.inf:
+            return math.inf, None
+        # Bulk runs and rides only in batches that start on an idle worker.
+        if self._room.unreserved(queue, now) < api.limit_rows or self._room.owed(share, now) is not None:
             return math.inf, None
         return max(now, at), behind
 

@@ -260,3 +260,25 @@ def test_its_size_is_what_can_be_done_in_time_from_its_start(
     [ahead] = starts(poll_all(core, core.next_wakeup()))
     assert ahead.requests == expected
     assert core.next_wakeup() < math.inf
+
+
+def test_full_batches_ahead_leave_bulk_its_share() -> None:
+    """Bulk needs a worker that is idle, and the room left for it in batches ahead would stay empty."""
+    stage = Stage(api(bulk_goal_s=math.inf))
+    began, running = stage.now, stage.first
+    batches: list[Batch[Any]] = []
+    assert stage.core.submit("bulk", api="a", now=began, bulk=True) is None
+    for number in range(1, 61, 2):
+        stage.submit(number, number + 1)
+        assert stage.poll() == []
+        ahead = stage.poll(running.finish - stage.transport_s)
+        stage.now = running.finish + stage.transport_s
+        stage.done(running)
+        [running] = ahead + stage.poll()
+        batches.append(running)
+
+    assert batches[0].is_ahead
+    assert [batch.rows for batch in batches] == [2] * 30
+    [with_bulk] = [batch for batch in batches if batch.bulk_rows]
+    assert with_bulk.requests[-1] == "bulk"
+    assert with_bulk.released - began < 5.0
