@@ -35,6 +35,8 @@ class ServiceModel:
         self.measures = Measures()
         """The estimates of the batch time by each measure."""
         self._prepares = BatchTimeEstimator()
+        self._prepared_rows = 0.0
+        """About the most rows of the last hundred batches that were prepared while another ran."""
         self.overlaps = False
         """Whether a worker prepares a batch while it runs another, by the last batch."""
         self._speeds = SpeedFactors()
@@ -112,6 +114,8 @@ class ServiceModel:
         self.overlaps = prepare_s is not None
         if prepare_s is not None:
             self._prepares.observe(size.rows, prepare_s)
+            # One large batch must not count for ever, nor deadlines move with every small one.
+            self._prepared_rows = max(size.rows, 0.98 * self._prepared_rows)
         if any(map(lt, smallest, self._smallest)):
             self._smallest = BatchSize(*map(min, self._smallest, smallest))
         transport_s = seconds
@@ -160,9 +164,7 @@ class ServiceModel:
 
     def _update_allowance(self) -> None:
         # The time for responses counts twice: requests that arrive meanwhile are read late.
-        allowance_s = self.transport_s + 2 * self.responses_s
-        if self._prepares.known_rows is not None:
-            allowance_s += self.prepare_s(self._prepares.known_rows[1])
+        allowance_s = self.transport_s + 2 * self.responses_s + self.prepare_s(self._prepared_rows)
         # In steps: deadlines that move with every batch would not come in the order of arrival.
         if abs(allowance_s - self.allowance_s) > 0.002 * self._goal_s:
             self.allowance_s = allowance_s

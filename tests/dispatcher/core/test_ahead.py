@@ -282,3 +282,22 @@ def test_full_batches_ahead_leave_bulk_its_share() -> None:
     [with_bulk] = [batch for batch in batches if batch.bulk_rows]
     assert with_bulk.requests[-1] == "bulk"
     assert with_bulk.released - began < 5.0
+
+
+def test_a_batch_that_took_long_to_prepare_does_not_shorten_deadlines_for_ever() -> None:
+    """A row is prepared in 10 ms; after 200 rows, which take longer than the goal, single ones are usual."""
+    stage = Stage(api(goal_s=1.0, max_batch_rows=200), prepare_s=0.01)
+    stage.now = stage.due + stage.transport_s
+    stage.done(stage.first)
+    for number, rows in enumerate([*[1, 10] * 20, 200, *[1] * 200]):
+        stage.submit(number, rows=rows)
+        [batch] = stage.poll()
+        stage.prepare_s = 0.01 * rows
+        seconds = SECONDS + stage.prepare_s
+        stage.now += seconds + TRANSPORT_S
+        stage.done(batch, seconds=seconds)
+        stage.poll()
+
+    stage.submit(1000)
+    assert len(stage.poll()) == 1
+    stage.submit(1001)  # is accepted
