@@ -98,7 +98,7 @@ class Admission:
             return []
         more = Load(entry.rows, 1, entry.size_bytes)
         limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
-        queued = Load(backlog.rows, backlog.requests, backlog.size_bytes)
+        queued = Load(backlog.rows + backlog.waiting_rows, backlog.requests, backlog.size_bytes)
         after = queued.plus(Load(bulk.rows, bulk.requests, bulk.size_bytes)).plus(more)
         # Not the whole excess: the queue may be over limits that were lowered since.
         over = after.plus(limits, -1).least(more)

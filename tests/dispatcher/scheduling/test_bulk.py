@@ -295,6 +295,19 @@ def test_a_queue_full_of_bulk_refuses_no_request_of_the_first_class(fair: bool) 
     assert shed.retry_after_s >= 1
 
 
+def test_bulk_makes_room_also_beside_parts_that_wait() -> None:
+    """Of a large request, parts of which are queued later: its rows count against the limit too."""
+    core = taught(max_queue_rows=20)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    for number in range(10):
+        assert core.submit(("bulk", number), api="a", now=0.0, bulk=True) is None
+    core.reserve("a", rows=15, size_bytes=0)
+    assert core.submit(1, api="a", now=0.0) is None
+    [shed] = [action for action in core.poll(0.0) if isinstance(action, Shed)]
+    assert (shed.request, shed.reason) == (("bulk", 9), "displaced")
+
+
 def test_a_known_budget_of_the_first_class_does_not_hide_bulk() -> None:
     """Bulk has filled the queue since the core found that more requests can be in time."""
     core = taught(max_queue_requests=10)
