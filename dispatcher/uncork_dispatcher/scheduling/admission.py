@@ -102,21 +102,26 @@ class Admission:
         after = queued.plus(Load(bulk.rows, bulk.requests, bulk.size_bytes)).plus(more)
         # Not the whole excess: the queue may be over limits that were lowered since.
         over = after.plus(limits, -1).least(more)
+        displaced: list[Entry] = []
         if displaces_bulk:
-            return self._newest_bulk(over)
-        assert isinstance(queue, FairQueue)
-        return queue.displaced(entry.flow, more, over=over, limits=limits)
+            displaced, over = self._newest_bulk(over)
+        if max(over) <= 0:
+            return displaced
+        if not isinstance(queue, FairQueue):
+            return []
+        newest = queue.displaced(entry.flow, more, over=over, limits=limits)
+        return displaced + newest if newest else []
 
-    def _newest_bulk(self, over: Load) -> list[Entry]:
-        """Return the newest requests of bulk that make room for ``over``; empty if all are too few."""
+    def _newest_bulk(self, over: Load) -> tuple[list[Entry], Load]:
+        """Return the newest requests of bulk that make room for ``over``, and what they leave of it."""
         displaced: list[Entry] = []
         for queue in reversed(self._queues.front(self._api.rules.name, bulk=True)):
             for entry in queue.newest_first():
                 if max(over) <= 0:
-                    return displaced
+                    return displaced, over
                 displaced.append(entry)
                 over = over.plus(Load(entry.rows, 1, entry.size_bytes), -1)
-        return displaced if max(over) <= 0 else []
+        return displaced, over
 
     def size_batch(
         self, queue: RequestQueue, *, limit: float, estimate: Estimate, now: float

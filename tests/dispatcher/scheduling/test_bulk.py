@@ -295,6 +295,21 @@ def test_a_queue_full_of_bulk_refuses_no_request_of_the_first_class(fair: bool) 
     assert shed.retry_after_s >= 1
 
 
+@pytest.mark.parametrize(("fair", "shed"), [(True, {("bulk", 0): "displaced", 7: "queue_full"}), (False, {})])
+def test_a_little_bulk_does_not_keep_flows_from_their_share(fair: bool, shed: dict[Any, str]) -> None:
+    """It makes room first, and the largest flow for the rest; without flows, nothing is gained by that."""
+    core = taught(max_queue_rows=17, fair=fair)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    core.submit(("bulk", 0), api="a", now=0.0, bulk=True)
+    for number in range(8):
+        assert core.submit(number, api="a", rows=2, now=0.0, flow="noisy") is None
+    refused = core.submit("quiet", api="a", rows=3, now=0.0, flow="quiet")
+    assert (refused is None) is fair
+    actions = core.poll(0.0)
+    assert {action.request: action.reason for action in actions if isinstance(action, Shed)} == shed
+
+
 def test_bulk_makes_room_also_beside_parts_that_wait() -> None:
     """Of a large request, parts of which are queued later: its rows count against the limit too."""
     core = taught(max_queue_rows=20)
