@@ -175,7 +175,9 @@ class Scheduler:
             first = self._room.owed(share, now)
             oldest = self._queues.most_urgent(share.apis) if first is None else None
             if oldest is not None and oldest.retry is None and not oldest.bulk:
-                first = self._largest_at_risk(oldest.api, now)
+                # Late requests that no prediction sheds would otherwise wait for ever behind larger queues.
+                predicts = self._apis[oldest.api].model.can_predict(0)
+                first = self._largest_at_risk(oldest.api, now) if predicts else None
         if first is not None:
             yield first
         for queue in self._queues.to_ask(share.apis, now):

@@ -108,9 +108,29 @@ def test_of_groups_at_risk_the_one_with_the_most_rows_goes_first() -> None:
 
 
 def test_a_policy_may_hold_groups_at_risk() -> None:
-    core = core_with(ApiRules(name="a", goal_s=0.01, policy="fixed:100"))
-    core.profile("a", 0, [(1, 0.02)] * 10, now=0.0)
+    core = core_with(ApiRules(name="a", goal_s=0.03))
+    now = teach(core, 0.02)
+    core.set_api(ApiRules(name="a", goal_s=0.03, policy="fixed:100"))
     for group in (1, 2):
-        core.submit(group, api="a", group=group, now=0.0)
-    assert poll_all(core, 0.0) == []
-    assert [start.group for start in starts(poll_all(core, 0.1))] == [1]
+        core.submit(group, api="a", group=group, now=now)
+    assert poll_all(core, now) == []
+    assert [start.group for start in starts(poll_all(core, now + 0.1))] == [1]
+
+
+def test_where_the_goal_is_out_of_reach_no_group_waits_for_ever() -> None:
+    """All requests are late then, and no prediction refuses them: the oldest group goes first."""
+    core = core_with(ApiRules(name="a"))
+    now = teach(core, 0.02)
+    core.set_api(ApiRules(name="a", goal_s=0.01))
+    core.submit("running", api="a", group="large", now=now)
+    [running] = starts(poll_all(core, now))
+    core.submit("small", api="a", group="small", now=now)
+    groups = []
+    for number in range(10):
+        for each in range(3):
+            assert core.submit((number, each), api="a", group="large", now=now) is None
+        now += 0.02
+        core.batch_done(running.number, status="worked", now=now)
+        [running] = starts(poll_all(core, now))
+        groups.append(running.group)
+    assert groups[0] == "small"
