@@ -145,18 +145,19 @@ def submit(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], asked: ApiSub
         RequestShed: if the request, or a part of it, was shed at once.
     """
     payload = asked.payload
-    at_once = len(payload.parts)
+    at_once = refusable = len(payload.parts)
     if asked.rows > 1 and not payload.parts:
         rows = _size(asked)
         if asked.bulk:
-            at_once = dispatcher.bulk_parts(asked.api, rows=rows, size_bytes=asked.size_bytes)
+            at_once = refusable = dispatcher.bulk_parts(asked.api, rows=rows, size_bytes=asked.size_bytes)
             payload = divided(payload, at_once)
         if payload.divisible and not payload.parts:
             count, at_once = dispatcher.parts_in_turn(asked.api, rows=rows)
-            payload = divided(payload, count)
+            # The first part decides for all: the others must not be refused for what its own rows fill.
+            payload, refusable = divided(payload, count), 1
         asked.payload = payload
     if payload.parts:
-        return GroupParts(dispatcher, asked, at_once=at_once)
+        return GroupParts(dispatcher, asked, at_once=at_once, refusable=refusable)
     dispatcher.submit(asked)
     return asked
 
@@ -170,7 +171,10 @@ def cancel(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], submitted: Su
 
 
 class GroupParts(Parts[Marshalled, HandlerResult]):
-    """The parts of a request, of which the constructor submits the first ``at_once``."""
+    """The parts of a request, of which the constructor submits the first ``at_once``.
+
+    Parts behind the first ``refusable`` are not refused on arrival.
+    """
 
     def __init__(
         self,
@@ -178,6 +182,7 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         whole: ApiSubmission,
         *,
         at_once: int,
+        refusable: int,
     ) -> None:
         parts = whole.payload.parts
         assert whole.waiter is not None
@@ -188,21 +193,21 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
         is_divided = bool(whole.payload.body)
         sized = [whole.payload] if is_divided else [part.payload for part in parts]
         self._submit(
-            self._submissions(whole, at_once),
+            self._submissions(whole, refusable),
             at_once=at_once,
             rows=sum([one.rows if one.cost.total is None else one.cost.total for one in sized]),
             size_bytes=sum([one.size_bytes for one in sized])
             + (0 if is_divided else whole.payload.rest_bytes),
         )
 
-    def _submissions(self, whole: ApiSubmission, at_once: int) -> Iterator[ApiSubmission]:
+    def _submissions(self, whole: ApiSubmission, refusable: int) -> Iterator[ApiSubmission]:
         clock = asyncio.get_running_loop().time
         start_s = clock()
         for at, part in enumerate(whole.payload.parts):
             own = replace(part.payload, contract=whole.payload.contract)
             submission = for_same_client(whole, self._waiter(at), own)
             submission.client_timeout_s -= clock() - start_s
-            submission.follows = at >= at_once
+            submission.follows = at >= refusable
             self._rows.append(part.rows)
             yield submission
 

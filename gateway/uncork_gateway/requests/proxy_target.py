@@ -107,15 +107,16 @@ class RequestParts(Parts[Sent, CallResult]):
         _, at_once = self._dispatcher.parts_in_turn(self._api, rows=self.rows)
         # The whole body is kept, in case the replies cannot be joined.
         size_bytes = self._whole.request.size_bytes
-        self._submit(self._submissions(at_once), at_once=at_once, rows=self.rows, size_bytes=size_bytes)
+        self._submit(self._submissions(), at_once=at_once, rows=self.rows, size_bytes=size_bytes)
 
-    def _submissions(self, at_once: int) -> Iterator[Submission[Sent, CallResult]]:
+    def _submissions(self) -> Iterator[Submission[Sent, CallResult]]:
         whole = self._whole
         original = whole.original if len(self._parts) == 1 else None
         key = (whole.target, self._keyed, whole.request.key)
         for at, part in enumerate(self._parts):
             payload = whole._replace(request=part, original=original)
-            yield self._submission(self._waiter(at), payload, key=key, follows=at >= at_once)
+            # The first part decides for all: the others must not be refused for what its own rows fill.
+            yield self._submission(self._waiter(at), payload, key=key, follows=at > 0)
 
     def joined(self, batch: int) -> Content:
         """Return the response to the request, joined from the replies to its parts."""

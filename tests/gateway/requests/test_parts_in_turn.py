@@ -136,6 +136,19 @@ def test_parts_that_wait_count_against_the_limits_of_the_queue() -> None:
     in_virtual_time(run())
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_request_alone_may_exceed_the_limits_of_the_queue(workers: int) -> None:
+    """As any request while nothing is queued; its second part does not find the first in the way."""
+
+    async def run() -> None:
+        on = Slow(workers=workers, rules=replace(RULES, max_queue_rows=100))
+        caller, _ = on.send(200)
+        await on.dispatcher.drain()
+        assert (caller.bodies, caller.errors) == ([numbers(200)], [])
+
+    in_virtual_time(run())
+
+
 def test_the_clients_time_is_one_for_all_parts() -> None:
     async def run() -> None:
         on = Slow()

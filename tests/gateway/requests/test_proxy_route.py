@@ -306,6 +306,13 @@ async def test_a_large_request_that_a_queue_cannot_hold_leaves_nothing_behind() 
         assert sizes(model) == [1, 1, 1]
 
 
+async def test_a_cut_request_alone_may_exceed_the_limits_of_the_queue() -> None:
+    """As any request while nothing is queued; also if two of its parts are sent at once."""
+    async with merging(max_batch_rows=32, concurrency=2, max_queue_rows=50) as (on, _):
+        reply = await on.ask(rows_body(*range(100))).reply()
+        assert predictions(reply) == [2 * row for row in range(100)]
+
+
 async def test_a_cut_request_counts_with_its_whole_body() -> None:
     """It is kept until the last part is answered, and may have more than rows."""
     body = rows_body(1, 2, 3, junk="x" * 60_000)
