@@ -318,7 +318,7 @@ class RequestQueues:
             if queue.retry is None and not queue.bulk:
                 self._apis[queue.api].backlog.order = order
         if queue.group is not None:
-            self._apis[queue.api].backlog.groups[queue.group] += 1
+            self._backlog(queue.api, bulk=queue.bulk).groups[queue.group] += 1
         self._last_number += 1
         queue.number = self._last_number
 
@@ -342,7 +342,7 @@ class RequestQueues:
         if queue:
             return
         if queue.group is not None:
-            groups = self._apis[queue.api].backlog.groups
+            groups = self._backlog(queue.api, bulk=queue.bulk).groups
             groups[queue.group] -= 1
             if not groups[queue.group]:
                 del groups[queue.group]

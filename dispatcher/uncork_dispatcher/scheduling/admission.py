@@ -61,7 +61,8 @@ class Admission:
         """
         slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
         bulk, group, budget = self._api.bulk_backlog, entry.queue.group, self._budget
-        if group is not None and len(backlog.groups) >= MOST_GROUPS and group not in backlog.groups:
+        groups = bulk.groups if entry.bulk else backlog.groups
+        if group is not None and len(groups) >= MOST_GROUPS and group not in groups:
             return "too_many_groups"
         patient = entry.expires_at == math.inf
         rows, requests = backlog.rows + entry.rows, backlog.requests + 1

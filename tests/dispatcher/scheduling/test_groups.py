@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import Any
 
@@ -17,19 +18,19 @@ from uncork_dispatcher.simulator.measure import measure
 MOST = 1000
 
 
-def busy(fair: bool = False) -> tuple[Dispatcher, int, float]:
+def busy(**rules: Any) -> tuple[Dispatcher, int, float]:
     """Return a core whose only worker runs a batch, with that batch, and the time."""
-    core = core_with(ApiRules(name="a", goal_s=1e6, timeout_s=1e9, fair=fair))
+    core = core_with(ApiRules(name="a", goal_s=1e6, timeout_s=1e9, **rules))
     now = teach(core, 0.01)
     core.submit("first", api="a", now=now)
     [start] = starts(poll_all(core, now))
     return core, start.number, now
 
 
-def fill(core: Dispatcher, now: float) -> None:
+def fill(core: Dispatcher, now: float, *, bulk: bool = False) -> None:
     """Queue a request of as many groups as may be queued."""
     for group in range(MOST):
-        assert core.submit(group, api="a", group=group, now=now) is None
+        assert core.submit(group, api="a", group=group, now=now, bulk=bulk) is None
 
 
 def test_a_batch_has_one_group_and_one_key() -> None:
@@ -67,6 +68,15 @@ def test_a_group_ends_with_its_last_queue() -> None:
     assert core.submit("new", api="a", group="new", now=now) is not None
     core.cancel("other key", now=now)
     assert core.submit("new", api="a", group="new", now=now) is None
+
+
+def test_groups_of_bulk_leave_room_for_those_of_the_first_class() -> None:
+    core, _, now = busy(bulk_goal_s=math.inf)
+    fill(core, now, bulk=True)
+    refused = core.submit("bulk", api="a", group="new", now=now, bulk=True)
+    assert isinstance(refused, Shed)
+    assert refused.reason == "too_many_groups"
+    assert core.submit("first class", api="a", group="new", now=now) is None
 
 
 @pytest.mark.parametrize("load", [{"load": 0.05, "workers": 4}, {"load": 0.4}, {"clients": 16}])
