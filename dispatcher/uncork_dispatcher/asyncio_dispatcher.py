@@ -85,8 +85,8 @@ class AsyncDispatcher(Generic[P, R]):
         return self._core.remove_api(name)
 
     async def queue_empty(self, apis: Collection[str]) -> None:
-        """Wait until no request to these APIs is queued; requests may still run."""
-        while any(self._core.sample(api).queued_rows for api in apis):
+        """Wait until no request to these APIs is queued, and no parts follow; requests may still run."""
+        while any(map(self._core.has_waiting, apis)):
             await self._change()
 
     def worker_expected(self, place: Hashable, *, delay_s: float = 0.0, failures: int | None = None) -> None:

@@ -409,6 +409,11 @@ class Dispatcher:
     def has_queued(self) -> bool:
         return bool(self._queues)
 
+    def has_waiting(self, api: str) -> bool:
+        """Return True while requests to an API are queued, or parts of an accepted one will follow."""
+        backlog, bulk = self._apis[api].backlog, self._apis[api].bulk_backlog
+        return bool(backlog.requests or backlog.waiting_rows or bulk.requests)
+
     @property
     def is_empty(self) -> bool:
         """True if no request is queued or running, and no action is pending."""

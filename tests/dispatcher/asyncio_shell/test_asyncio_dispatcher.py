@@ -103,6 +103,19 @@ async def test_a_queue_is_empty_when_all_its_requests_have_started() -> None:
     assert await outcomes([caller]) == ["X"]
 
 
+async def test_a_queue_is_not_empty_while_parts_of_a_request_wait() -> None:
+    shell = dispatcher(Workers())
+    shell.reserve("a", rows=1, size_bytes=0)
+    waits = asyncio.ensure_future(shell.queue_empty(["a"]))
+    assert await outcomes(calls(shell, "x")) == ["X"]
+    assert not waits.done()
+    shell.reserve("a", rows=-1, size_bytes=0)
+    [caller] = calls(shell, "y")
+    await waits
+
+    assert await outcomes([caller]) == ["Y"]
+
+
 async def test_the_observer_is_told_in_order() -> None:
     """Starts with the time that each request was queued, ends, and shed requests."""
     log = Log()
