@@ -125,12 +125,15 @@ class BulkRoom:
         if bulk is None:
             return 0.0
         rows = math.inf
-        is_full = fill.taken.rows + api.traffic.all.mean_rows > self.unreserved(queue, now)
-        if not (draining or is_full):
+        if not draining:
             earliest = min([entry.deadline for entry in fill.entries])
             in_time = estimate.rows_within(earliest - now - MARGIN * api.rules.goal_s)
             even = fill.taken.rows + self._even_rows(api)
             rows = min(in_time, estimate.rows_within(self._seconds(api, estimate, now), z=0), even)
+            unreserved = self.unreserved(queue, now)
+            if fill.taken.rows + api.traffic.all.mean_rows > unreserved:
+                # It is full, so bulk gets the room that is reserved for it, but no more.
+                rows = max(rows, fill.taken.rows + api.limit_rows - unreserved)
         api.admit_riders(fill, min(rows, api.limit_rows), fits)
         return sum([entry.rows for entry in self._queues.take(bulk, fill)])
 

@@ -182,6 +182,29 @@ def test_riders_leave_the_goal_of_the_batch() -> None:
     assert start.released + start.predicted_s < 0.11
 
 
+def test_riders_leave_the_goal_also_after_a_large_request() -> None:
+    """The average request then has more rows than a batch, but a batch of one row is not full of them."""
+    core = taught(max_batch_rows=256, goal_s=0.06)
+    core.submit("large", api="a", rows=100_000, now=-0.9)
+    core.batch_done(only_start(core, -0.9).number, status="failed", now=-0.8)
+    start = busy_then(core, first=1, bulk=300)
+    assert start.requests[0] == 0
+    assert start.bulk_rows > 0
+    assert start.released + start.predicted_s < 0.07
+
+
+def test_all_bulk_rides_while_the_gateway_drains() -> None:
+    core = taught(max_batch_rows=256, goal_s=0.06)
+    core.submit("running", api="a", now=0.0)
+    running = only_start(core, 0.0)
+    core.submit("first", api="a", now=0.01)
+    for number in range(200):
+        core.submit(("bulk", number), api="a", now=0.01, bulk=True)
+    core.drain(now=0.01)
+    core.batch_done(running.number, status="worked", seconds=0.0202, now=0.0202)
+    assert only_start(core, 0.0202).bulk_rows == 200
+
+
 def test_bulk_alone_leaves_time_for_the_transport_of_two_batches() -> None:
     """Of its own, before arrivals get the worker, and of theirs."""
     rows, divided = [], []
