@@ -282,6 +282,8 @@ STRUCT = {
         # Nested objects are no tensors.
         ("json", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "object"}}}, []),
         ("json", {"type": "array", "prefixItems": [{"type": "integer"}]}, []),
+        # A tuple, as msgspec describes it.
+        ("json", {"type": "array", "prefixItems": [{"type": "integer"}], "items": False}, []),
         ("json", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, []),
         (
             "json",

@@ -88,12 +88,12 @@ def _spec(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> Tenso
     """Describe a value, or nested lists of values, as a tensor; return None for anything else."""
     shape: list[int] = []
     schema = _plain(schema, definitions)
-    while _type(schema) == "array" and "items" in schema:
+    while _type(schema) == "array" and isinstance(items := schema.get("items"), dict):
         if len(shape) == MAX_AXES:
             return None  # a recursive schema
         least, most = schema.get("minItems"), schema.get("maxItems", -1)
         shape.append(most if least == most else -1)
-        schema = _plain(schema["items"], definitions)
+        schema = _plain(items, definitions)
     datatype = _ANYTHING if schema.keys() <= _SAYS_NOTHING else _OF_TYPES.get(_type(schema))
     return None if datatype is None else TensorSpec(name, datatype, tuple(shape))
 
