@@ -70,7 +70,8 @@ class Traces:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._batches: dict[int, Span] = {}
+        self._batches: dict[Batch[Any], Span] = {}
+        """Not by number: each service numbers its own."""
 
     def begin_request(self, target: bytes, trace: Sequence[Header]) -> RequestSpan:
         path = printable(path_of(target))
@@ -90,7 +91,7 @@ class Traces:
         requests: list[Span] = [each.span for each in spans if each is not None and not each.has_ended]
         parents = [each for each in requests if each.get_span_context().trace_flags.sampled] or requests
         context = set_span_in_context(parents[0], Context()) if parents else Context()
-        span = self._batches[batch.number] = self._tracer.start_span(
+        span = self._batches[batch] = self._tracer.start_span(
             f"batch {batch.api}",
             context=context,
             kind=SpanKind.CLIENT,
@@ -116,7 +117,7 @@ class Traces:
         """Do nothing: :meth:`begin_batch` has already started the span."""
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
-        span = self._batches.pop(batch.number, None)
+        span = self._batches.pop(batch, None)
         if span is None:
             return  # the batch was never sent to a worker
         span.set_attribute("uncork.actual_ms", batch.seconds * 1000)

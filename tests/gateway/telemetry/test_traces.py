@@ -90,6 +90,25 @@ async def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
     assert (asked["uncork.rows"], asked["uncork.batch_id"]) == (1, frame.id)
 
 
+async def test_each_service_ends_the_spans_of_its_own_batches(tmp_path: Path) -> None:
+    """Batches of two services that run at one time have one number."""
+    seen = Seen()
+
+    async with gateway(tmp_path, name="a", traces=seen.traces) as on:
+        other = await on.add("b", own_routes=False, traces=seen.traces)
+        workers = [await on.worker(), await on.worker(of=other)]
+        asking = [on.post("/a/echo", 1), on.post("/b/echo", 2)]
+        running = [await worker.batch() for worker in workers]
+        assert len({batch.batch for batch, _ in running}) == 1
+        for worker, (batch, payload), worked in zip(workers, running, (True, False), strict=True):
+            worker.answer(batch, [payload], statuses=[200 if worked else 500], worked=worked)
+        assert [(await one).status_code for one in asking] == [200, 500]
+
+    told = [dict(span.attributes or {}) for span in seen.named("batch echo")]
+    outcomes = {one["uncork.batch_id"]: one["uncork.outcome"] for one in told}
+    assert outcomes == {running[0][0].id: "worked", running[1][0].id: "failed"}
+
+
 async def test_copies_of_requests_have_no_span(tmp_path: Path) -> None:
     """A batch of a shadow may have them only, or with requests that have one."""
     seen = Seen()
