@@ -48,6 +48,7 @@ class Batching:
 
     Attributes:
         ready: set once a batch can run.
+        is_shadow: True if it only gets copies of other versions' requests.
         shadow: counts the copied requests by outcome.
         handler_metrics: what the handlers of a service record.
         collectors: collect the metrics, without a label for the service.
@@ -72,6 +73,7 @@ class Batching:
         self.name = name
         self.prefix = prefix
         self.ready = asyncio.Event()
+        self.is_shadow = False
         self.batch_headers = BatchHeaders(secrets.token_hex(4))
         self.metrics = Metrics()
         self._coalescing: dict[str, Coalescing] = {}

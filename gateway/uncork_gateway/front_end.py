@@ -120,7 +120,7 @@ class FrontEnd:
         """Return why all services, or the named one, are not ready; empty if they are.
 
         Until all services have been ready, the server waits for each of them; from then on, one is enough.
-        One version of a service is enough, unless ``service`` names it, as in ``digits@2``.
+        One version of a service is enough, but no shadow, unless ``service`` names one, as in ``digits@2``.
 
         With ``in_full``, the text may quote an exception of ``setup``, or URLs of servers.
 
@@ -128,7 +128,9 @@ class FrontEnd:
             KeyError: if the named service does not exist.
         """
         if service is None:
-            return self._unready(self.services, one_is_enough=self.ready.is_set(), in_full=in_full)
+            is_enough = self.ready.is_set()
+            services = _answering(self.services) if is_enough else self.services
+            return self._unready(services, one_is_enough=is_enough, in_full=in_full)
         wanted = ServiceName.read(service)
         names = {one: ServiceName.read(one.name) for one in self.services}
         named = [
@@ -138,7 +140,7 @@ class FrontEnd:
         ]
         if not named:
             raise KeyError(service)
-        return self._unready(named, one_is_enough=True, in_full=in_full)
+        return self._unready(_answering(named), one_is_enough=True, in_full=in_full)
 
     def unready_of(self, service: Batching) -> str:
         """Return why a service is not ready; empty if it is."""
@@ -199,3 +201,9 @@ class FrontEnd:
         self._end_streams()
         for service in self.services:
             service.dispatcher.close()
+
+
+def _answering(services: Sequence[Batching]) -> Sequence[Batching]:
+    """Return the services without shadows, which answer nobody; a shadow stays if it has no other version."""
+    names = {ServiceName.read(one.name).name for one in services if not one.is_shadow}
+    return [one for one in services if not (one.is_shadow and ServiceName.read(one.name).name in names)]

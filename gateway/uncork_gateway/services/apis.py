@@ -185,6 +185,7 @@ class Apis:
             # The class may have another name now.
             self._catalogue.remove(self._batching.name)
         self._batching.name = self._name or service.name.lower()
+        self._batching.is_shadow = offer.candidate.shadow
         self._offer = offer
         self._catalogue.put(self._batching.name, offer)
         self.forget_removed()

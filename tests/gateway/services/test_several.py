@@ -116,6 +116,20 @@ async def test_one_version_is_enough_unless_another_is_asked_for(tmp_path: Path)
         assert await statuses(on, "/readyz/a", "/readyz/a@1", "/readyz/a@2") == [200, 503, 200]
 
 
+async def test_a_shadow_is_not_enough(tmp_path: Path) -> None:
+    """It answers nobody who does not name its version."""
+    async with gateway(tmp_path, name="a") as on:
+        shadow = await on.add("a@2", own_routes=False, shadow=True)
+        await on.worker(of=shadow)
+        probes = "/readyz", "/readyz/a", "/readyz/a@2"
+        assert await statuses(on, *probes) == [503, 503, 200]
+        of_a = await on.worker()
+        assert await statuses(on, *probes) == [200, 200, 200]
+        of_a.close()
+        await turns(50)
+        assert await statuses(on, *probes) == [503, 503, 200]
+
+
 async def test_services_of_one_route_are_refused(tmp_path: Path) -> None:
     """The one that was there first stays; the message names both, and the fix."""
     async with gateway(tmp_path, name="a") as on:
