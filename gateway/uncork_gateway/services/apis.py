@@ -114,10 +114,17 @@ class Apis:
         name = ServiceName.read(text)
         effective = in_force(text, service, settings.overrides, own_routes=settings.own_routes)
         check_reserved(effective, settings.workers)
+        candidate = Candidate(
+            version=name.version,
+            weight=settings.weight,
+            shadow=settings.shadow,
+            is_ready=lambda: not self._source.unready(),
+        )
+        source = self._source._replace(candidate=candidate)
         models = models_of(
             name.name,
             effective,
-            self._source,
+            source,
             version=name.version,
             outputs=self.outputs if same_code else {},
             limits=settings.limits,
@@ -137,18 +144,13 @@ class Apis:
                 name,
                 effective,
                 models,
-                source=self._source,
+                source=source,
                 batching=self._batching,
                 limits=settings.limits,
             )
         offer = Offer(
             name=name,
-            candidate=Candidate(
-                version=name.version,
-                weight=settings.weight,
-                shadow=settings.shadow,
-                is_ready=lambda: not self._source.unready(),
-            ),
+            candidate=candidate,
             service=effective,
             own={path: native[api.name] for api in effective.apis for path in api.routes},
             by_name={path: native[api] for path, api in paths_by_name(text, effective).items()},

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.gateway.fake_worker import FakeWorker, json_api, service
+from tests.gateway.fake_worker import FakeWorker, array_api, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.grpc.call_stage import CallStage, InferRequest
 from tests.gateway.proxy_stage import Caller, Front
@@ -128,6 +128,26 @@ async def test_a_shadow_is_not_enough(tmp_path: Path) -> None:
         of_a.close()
         await turns(50)
         assert await statuses(on, *probes) == [503, 503, 200]
+
+
+@pytest.mark.parametrize(
+    ("of_first", "of_second"), [({}, {"shadow": True}), ({"weight": 1.0}, {})], ids=["shadow", "weight"]
+)
+async def test_pages_describe_the_version_that_answers(
+    tmp_path: Path, of_first: dict[str, Any], of_second: dict[str, Any]
+) -> None:
+    """Not a higher one that gets no request without a version."""
+    async with gateway(tmp_path, name="a", **of_first) as on:
+        second = await on.add("a@2", own_routes=False, **of_second)
+        await on.worker()
+        await on.worker(of=second, serves=service(array_api()))
+        for path, datatype in (
+            ("/v2/models/a", "BYTES"),
+            ("/v2/models/a/versions/1", "BYTES"),
+            ("/v2/models/a/versions/2", "FP32"),
+        ):
+            [told] = (await on.http.get(path)).json()["inputs"]
+            assert told["datatype"] == datatype
 
 
 async def test_services_of_one_route_are_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import TF_TYPES, TensorSpec
 from uncork_gateway.telemetry.metrics import ApiTally
-from uncork_gateway.versions import FIRST
+from uncork_gateway.versions import FIRST, Candidate, VersionChoice
 from uncork_workers.wire.dialing import VERSION as SERVER_VERSION
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
@@ -48,10 +48,12 @@ class ModelSource(NamedTuple):
     Attributes:
         tally: returns the counts of an API.
         unready: returns why the model is not ready; empty if it is.
+        candidate: its version, with its share of the requests that name none.
     """
 
     tally: Callable[[str], ApiTally] = lambda api: ApiTally()
     unready: Callable[[], str] = lambda: ""
+    candidate: Candidate = Candidate(version=FIRST)
 
 
 ModelVersions = Mapping[str, Mapping[str, "Model"]]
@@ -280,9 +282,9 @@ def find_model(name: str, models: ModelVersions, *, version: str = "") -> Model:
 
 
 def default_of(versions: Mapping[str, Model]) -> Model:
-    """Return the version that pages describe when a request names none: the highest that is ready."""
-    ordered = sorted(versions.values(), key=lambda model: int(model.version), reverse=True)
-    return next((model for model in ordered if not model.unready), ordered[0])
+    """Return the version that would get a request that names none; of several with weights, the highest."""
+    options = [(model.source.candidate, model) for model in versions.values()]
+    return VersionChoice(options, random=lambda: 0.0).choose()
 
 
 def server_of(*, statistics: bool) -> dict[str, Any]:
