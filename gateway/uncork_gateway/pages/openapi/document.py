@@ -175,13 +175,9 @@ def _hoisted(api: str, schema: Schema, schemas: Schema) -> Schema:
 
 
 def _referring(value: Any, names: Mapping[str, str]) -> Any:
+    """Rename all references in a schema, also those in the mapping of a discriminator."""
     if isinstance(value, dict):
-        return {
-            key: names.get(inner, inner)
-            if key == "$ref" and isinstance(inner, str)
-            else _referring(inner, names)
-            for key, inner in value.items()
-        }
+        return {key: _referring(inner, names) for key, inner in value.items()}
     if isinstance(value, list):
         return [_referring(inner, names) for inner in value]
-    return value
+    return names.get(value, value) if isinstance(value, str) else value

@@ -152,6 +152,20 @@ class Grouped(Service):
         return rows
 
 
+class Cat(msgspec.Struct, tag=True):
+    lives: int
+
+
+class Dog(msgspec.Struct, tag=True):
+    tricks: int
+
+
+class Pets(Service):
+    @api(input=Json(type=Cat | Dog))
+    def predict(self, rows: list[Any]) -> list[Any]:
+        return rows
+
+
 class Classed(Service):
     @api(input=Json(), classes={"interactive": 100, "bulk": None}, headers=("X-Request-Id", "x-tenant"))
     def predict(self, rows: list[Any]) -> list[Any]:
@@ -257,3 +271,13 @@ def test_documents_are_valid_and_as_reviewed() -> None:
         lines += [f"# {name}", *lines_of(document, known), ""]
 
     check_texts(Path(__file__).with_name("documents.txt"), "\n".join(lines))
+
+
+def test_the_mapping_of_a_discriminator_names_schemas_of_the_document() -> None:
+    document = document_of(describe_service(Pets))
+    validate(document)
+    schema = document["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+
+    mapping = schema["discriminator"]["mapping"]
+    assert mapping == {name: f"#/components/schemas/predict.{name}" for name in ("Cat", "Dog")}
+    assert {"predict.Cat", "predict.Dog"} < document["components"]["schemas"].keys()
