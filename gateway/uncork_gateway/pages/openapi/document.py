@@ -57,7 +57,8 @@ def make_openapi(
     only = next(iter(services.values())) if len(services) == 1 else None
     paths: Schema = {}
     for name, service in services.items():
-        tag, prefix = (service.name, "") if only else (name, f"{name}.")
+        # Names of schemas cannot have the @ of a version.
+        tag, prefix = (service.name, "") if only else (name, f"{name.replace('@', '.')}.")
         for api in service.apis:
             of = ServiceName.read(name)
             model = models.get(f"{of.name}.{api.name}", {}).get(of.version)

@@ -281,3 +281,11 @@ def test_the_mapping_of_a_discriminator_names_schemas_of_the_document() -> None:
     mapping = schema["discriminator"]["mapping"]
     assert mapping == {name: f"#/components/schemas/predict.{name}" for name in ("Cat", "Dog")}
     assert {"predict.Cat", "predict.Dog"} < document["components"]["schemas"].keys()
+
+
+def test_schemas_of_versions_have_names_that_the_standard_allows() -> None:
+    described = ServiceDescription(name="S", apis=[X])
+    document = make_openapi({"s": described, "s@2": described}, {}, ServerSettings())
+
+    validate(document)
+    assert {"s.x.Row", "s.2.x.Row"} < document["components"]["schemas"].keys()
