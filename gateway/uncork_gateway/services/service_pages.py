@@ -1,6 +1,6 @@
 """The pages of a gateway, in addition to those of every front end: models, OpenAPI, docs."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -25,7 +25,8 @@ from uncork_gateway.pages.openapi.document import make_openapi
 from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.repository import Repository, RepositoryAccess
-from uncork_gateway.services.catalogue import Catalogue
+from uncork_gateway.services.catalogue import Catalogue, Offer
+from uncork_gateway.versions import VersionChoice
 
 _MOST_NAMED = 5
 
@@ -103,7 +104,7 @@ class ServicePages:
         offers = self._catalogue.offers
         if not offers:
             return self._not_ready(request.scope)
-        services = {name: offer.service for name, offer in offers.items()}
+        services = {name: offers[name].service for name in _defaults_last(offers)}
         document = make_openapi(services, self._catalogue.models, self._front.settings)
         if root := request.scope["root_path"]:
             document["servers"] = [{"url": root}]
@@ -149,3 +150,12 @@ def _error(
     if path.startswith(PREFIXES) or path in ROOTS:
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     return problem_response(scope, status, detail, headers, refused)
+
+
+def _defaults_last(offers: Mapping[str, Offer]) -> list[str]:
+    """Return the names of offers; of versions, which share routes, the one that gets the requests is last."""
+    chosen: set[str] = set()
+    for name in {offer.name.name for offer in offers.values()}:
+        options = [(one.candidate, text) for text, one in offers.items() if one.name.name == name]
+        chosen.add(VersionChoice(options, random=lambda: 0.0).choose())
+    return sorted(offers, key=chosen.__contains__)

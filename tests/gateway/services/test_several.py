@@ -150,6 +150,17 @@ async def test_pages_describe_the_version_that_answers(
             assert told["datatype"] == datatype
 
 
+async def test_the_document_describes_the_version_that_answers(tmp_path: Path) -> None:
+    """Whichever is the last of those that share a route."""
+    async with gateway(tmp_path, name="a") as on:
+        shadow = await on.add("a@2", shadow=True)
+        await on.worker()
+        await on.worker(of=shadow, serves=service(array_api()))
+        echo = (await on.http.get("/openapi.json")).json()["paths"]["/echo"]["post"]
+        assert echo["operationId"] == "a.echo"
+        assert list(echo["requestBody"]["content"]) == ["application/json"]
+
+
 async def test_services_of_one_route_are_refused(tmp_path: Path) -> None:
     """The one that was there first stays; the message names both, and the fix."""
     async with gateway(tmp_path, name="a") as on:
