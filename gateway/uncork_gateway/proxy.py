@@ -245,7 +245,8 @@ class Proxy:
         self.front_end.close()
 
     def _begin_trace(self, traces: Traces, batch: Batch[Any]) -> tuple[str, str]:
-        return traces.begin_batch(self._batching.batch_headers.id_of(batch.number), batch)
+        batch_id = self._batching.batch_headers.id_of(batch.number)
+        return traces.begin_batch(batch_id, batch, worker=batch.worker)
 
     # What the servers report
 

@@ -269,8 +269,8 @@ class ServedService:
             how = "removed" if api is None else "replaced"
             raise Unavailable(f"this API was {how} while the request was queued", reason="api_removed")
         batch_id = self.batching.batch_headers.id_of(batch.number)
-        trace = None if self._traces is None else self._traces.begin_batch(batch_id, batch)
         index = self.pool.index_of(batch.worker)
+        trace = None if self._traces is None else self._traces.begin_batch(batch_id, batch, worker=index)
         fits = self._memory.of(batch.api, index)
         frame, bodies = to_frame(
             batch, api.settings, batch_id=batch_id, trace=trace, fits=fits, has_headers=bool(api.headers)

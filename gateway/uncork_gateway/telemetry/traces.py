@@ -85,7 +85,8 @@ class Traces:
         )
         return RequestSpan(span)
 
-    def begin_batch(self, batch_id: str, batch: Batch[Any]) -> tuple[str, str]:
+    def begin_batch(self, batch_id: str, batch: Batch[Any], *, worker: int) -> tuple[str, str]:
+        """Begin the span of a batch, which runs in the place ``worker``; return its headers."""
         # Copies of requests have no span. A client may have left a request that others have joined.
         spans = [request.payload.span for request in batch.requests]
         requests: list[Span] = [each.span for each in spans if each is not None and not each.has_ended]
@@ -101,7 +102,7 @@ class Traces:
                 "uncork.reason": batch.reason,
                 "uncork.rows": batch.count,
                 "uncork.requests": len(batch.requests),
-                "uncork.worker": batch.worker,
+                "uncork.worker": worker,
                 "uncork.predicted_ms": batch.predicted_s * 1000,
             },
             links=[Link(request.get_span_context()) for request in requests],

@@ -85,6 +85,7 @@ async def test_a_batch_is_linked_to_all_its_requests(tmp_path: Path) -> None:
     told = dict(batch.attributes or {})
     assert (told["uncork.api"], told["uncork.rows"], told["uncork.requests"]) == ("echo", 2, 2)
     assert (told["uncork.outcome"], told["uncork.batch_id"]) == ("worked", frame.id)
+    assert told["uncork.worker"] == 0  # its place, which /status and logs name, not the number of its launch
     asked = dict(requests[0].attributes or {})
     assert (asked["http.response.status_code"], asked["http.route"]) == (200, "/echo")
     assert (asked["uncork.rows"], asked["uncork.batch_id"]) == (1, frame.id)
