@@ -279,6 +279,18 @@ STRUCT = {
         ("json", {"type": "array", "items": {"type": "number"}}, [("input-0", "FP64", [-1, -1])]),
         ("text", {"type": "string"}, [("input-0", "BYTES", [-1])]),
         ("json", {"type": "object", "properties": {"a": {"type": "integer"}}}, [("a", "INT64", [-1])]),
+        # Literals and enumerations, as msgspec describes them, without a type.
+        (
+            "json",
+            {
+                "type": "object",
+                "properties": {"color": {"$ref": "#/$defs/Color"}, "level": {"enum": [1, 2, None]}},
+                "$defs": {"Color": {"title": "Color", "enum": ["blue", "red"]}},
+            },
+            [("color", "BYTES", [-1]), ("level", "INT64", [-1])],
+        ),
+        ("json", {"enum": ["a", 1]}, []),
+        ("json", {"enum": [1, 2.5], "type": "number"}, [("input-0", "FP64", [-1])]),
         # Nested objects are no tensors.
         ("json", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "object"}}}, []),
         ("json", {"type": "array", "prefixItems": [{"type": "integer"}]}, []),

@@ -108,8 +108,11 @@ def _plain(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def _type(schema: Schema) -> str:
-    """Return the first type of a schema other than null; empty if it has none."""
+    """Return the first type of a schema, or the one type of its values, other than null; else empty."""
     said = schema.get("type", "")
+    if not said and "enum" in schema:
+        types = _types(schema, {})
+        return types.pop() if len(types) == 1 else ""
     return next((one for one in said if one != "null"), "") if isinstance(said, list) else str(said)
 
 
