@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric, Sample
 
 from uncork.config.errors import WrongUsage
-from uncork.server.tracing import check_exporters, exporters_of
+from uncork.server.tracing import check_exporters, exporters_of, resource_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import export
@@ -102,7 +102,6 @@ def as_otlp(
     They have the names and labels of ``/metrics``, but counters no ``_total``.
     """
     from opentelemetry.sdk.metrics import export
-    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     times: dict[str, Any] = {"start_time_unix_nano": started_ns, "time_unix_nano": time.time_ns()}
@@ -110,8 +109,9 @@ def as_otlp(
     scope = export.ScopeMetrics(
         scope=InstrumentationScope("uncork", version("uncork")), metrics=converted, schema_url=""
     )
-    resource = Resource.create({"service.name": environment.get("OTEL_SERVICE_NAME", "uncork")})
-    of_resource = export.ResourceMetrics(resource=resource, scope_metrics=[scope], schema_url="")
+    of_resource = export.ResourceMetrics(
+        resource=resource_of(environment), scope_metrics=[scope], schema_url=""
+    )
     return export.MetricsData(resource_metrics=[of_resource])
 
 

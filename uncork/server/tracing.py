@@ -12,6 +12,8 @@ from uncork.config.errors import WrongUsage
 from uncork_workers.extras import install_command
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+
     from uncork_gateway.telemetry.traces import Traces
 
 log = logging.getLogger("uncork.gateway")
@@ -42,14 +44,12 @@ def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Tra
         log.warning("tracing is off, although the environment enables it: %s", error)
         yield None
         return
-    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 
     from uncork_gateway.telemetry.traces import Traces
 
-    attributes = {"service.name": environment.get("OTEL_SERVICE_NAME", "uncork")}
-    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+    provider = TracerProvider(resource=resource_of(environment), shutdown_on_exit=False)
     for name in exporters:
         exporter: SpanExporter = ConsoleSpanExporter()
         if name == "otlp":
@@ -61,6 +61,15 @@ def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Tra
         yield Traces(provider.get_tracer("uncork", version("uncork")))
     finally:
         provider.shutdown()
+
+
+def resource_of(environment: Mapping[str, str]) -> Resource:
+    """Return what the environment says about the server, whose service is ``uncork`` by default."""
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+    said = OTELResourceDetector().detect().attributes
+    name = environment.get("OTEL_SERVICE_NAME") or said.get("service.name")
+    return Resource.create({"service.name": name or "uncork"})
 
 
 def exporters_of(signal: Signal, environment: Mapping[str, str], *, wanted: bool | None = None) -> list[str]:

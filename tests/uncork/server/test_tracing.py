@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import threading
@@ -13,7 +14,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from uncork.config.errors import WrongUsage
-from uncork.server.tracing import tracing
+from uncork.server.tracing import resource_of, tracing
 from uncork_workers.extras import install_command
 
 
@@ -114,3 +115,22 @@ def test_spans_are_sent_at_the_end_at_the_latest(
     assert "uncork" in [
         one.value.string_value for one in sent.resource.attributes if one.key == "service.name"
     ]
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({}, "uncork"),
+        ({"OTEL_SERVICE_NAME": ""}, "uncork"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "a=b,service.name=mine"}, "mine"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=mine", "OTEL_SERVICE_NAME": "other"}, "other"),
+    ],
+)
+def test_the_environment_names_the_service(
+    environment: Mapping[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    assert resource_of(os.environ).attributes["service.name"] == name
