@@ -90,7 +90,7 @@ class Apis:
         self._batching = batching
         self._catalogue = catalogue
         self._name = name
-        self._source = ModelSource(batching.metrics.api, unready)
+        self._source = ModelSource(batching.metrics.of_classes, unready)
         self.service: ServiceDescription | None = None
         self.in_force: dict[str, ApiDescription] = {}
         self.contracts: dict[str, int] = {}

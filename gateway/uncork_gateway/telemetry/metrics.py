@@ -179,6 +179,10 @@ class Metrics(Collector):
         """Return the counts of the requests of an API's second class; changes of the API keep them."""
         return self._tally(self._bulk, name)
 
+    def of_classes(self, name: str) -> Sequence[ApiTally]:
+        """Return the counts of an API, and those of its second class if it has classes."""
+        return (self.api(name), self.bulk(name)) if name in self._classes else (self.api(name),)
+
     def set_classes(self, api: str, names: tuple[str, str] | None) -> None:
         """Name the classes of an API; None if it has one."""
         if names is None:

@@ -108,7 +108,7 @@ def batch(*requests: int, seconds: float) -> Batch[Any]:
 
 
 def model_of(metrics: Metrics) -> Model:
-    return Model("m", json_api("echo"), None, Outputs(), ModelSource(metrics.api))
+    return Model("m", json_api("echo"), None, Outputs(), ModelSource(metrics.of_classes))
 
 
 def test_statistics_are_sums_over_requests_and_batches() -> None:
@@ -164,6 +164,27 @@ def test_a_client_cannot_make_statistics_grow_without_end() -> None:
     assert len(stats["batch_stats"]) == 1000
     assert stats["batch_stats"][-1]["compute_infer"] == {"count": 2, "ns": 2 * 10**9}
     assert stats["execution_count"] == stats["inference_stats"]["compute_infer"]["count"] == 1502
+
+
+def test_statistics_count_both_classes() -> None:
+    """A batch with rows of both is one execution, of all its requests."""
+    metrics = Metrics()
+    metrics.set_classes("echo", ("interactive", "bulk"))
+    first, second = submitted(rows=1, arrival=-0.125), submitted(rows=2, arrival=-0.125)
+    second.bulk = True
+    mixed = batch_of(first, second, api="echo", rows=3, seconds=0.5)
+    metrics.batch_started(mixed)
+    metrics.batch_ended(mixed, "worked")
+    metrics.api("echo").answered(200, 1.0, 1)
+    metrics.bulk("echo").answered(200, 2.0, 2)
+    metrics.bulk("echo").answered(503, 4.0)
+
+    stats = statistics_of(model_of(metrics))
+
+    assert (stats["inference_count"], stats["execution_count"]) == (3, 1)
+    found = {name: (one["count"], one["ns"] / 1e9) for name, one in stats["inference_stats"].items()}
+    assert (found["success"], found["fail"]) == ((2, 3.0), (1, 4.0))
+    assert (found["queue"], found["compute_infer"]) == ((2, 0.25), (2, 1.0))
 
 
 async def test_statistics_count_what_metrics_count(tmp_path: Path) -> None:

@@ -46,12 +46,12 @@ class ModelSource(NamedTuple):
     """The service behind a model.
 
     Attributes:
-        tally: returns the counts of an API.
+        tallies: returns the counts of an API, and those of its second class if it has classes.
         unready: returns why the model is not ready; empty if it is.
         candidate: its version, with its share of the requests that name none.
     """
 
-    tally: Callable[[str], ApiTally] = lambda api: ApiTally()
+    tallies: Callable[[str], Sequence[ApiTally]] = lambda api: (ApiTally(),)
     unready: Callable[[], str] = lambda: ""
     candidate: Candidate = Candidate(version=FIRST)
 
@@ -79,9 +79,9 @@ class Model(NamedTuple):
     limits: Limits = DEFAULT_LIMITS
 
     @property
-    def tally(self) -> ApiTally:
-        """The request counts of the model's API."""
-        return self.source.tally(self.api.name)
+    def tallies(self) -> Sequence[ApiTally]:
+        """The counts of the model's API, and those of its second class if it has classes."""
+        return self.source.tallies(self.api.name)
 
     @property
     def unready(self) -> str:

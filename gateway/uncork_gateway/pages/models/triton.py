@@ -1,6 +1,7 @@
 """Triton's extensions of V2, for HTTP and gRPC: model configuration, statistics, and the repository index."""
 
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Any, TypeVar
@@ -32,19 +33,23 @@ def statistics_of(model: Model) -> dict[str, Any]:
     The gateway knows only a batch's total time in the worker, reported as ``compute_infer``. Clients expect
     the same count in all three ``compute`` fields.
     """
-    tally = model.tally
-    inference = tally.inference
-    answered = sum(count for status, count in tally.statuses.items() if status < FIRST_CLIENT_ERROR)
+    tallies = model.tallies
+    # Batches, which have rows of both classes, are counted for the first.
+    tally, inferences = tallies[0], [one.inference for one in tallies]
+    inference, statuses = tally.inference, sum([one.statuses for one in tallies], Counter[int]())
+    answered = sum(count for status, count in statuses.items() if status < FIRST_CLIENT_ERROR)
     return {
         "name": model.name,
         "version": model.version,
         "last_inference": round(inference.last_release * 1000),
-        "inference_count": inference.rows,
+        "inference_count": sum([one.rows for one in inferences]),
         "execution_count": tally.endings["worked"],
         "inference_stats": {
-            "success": _duration(answered, inference.succeeded_s),
-            "fail": _duration(tally.statuses.total() - answered, inference.failed_s),
-            "queue": _duration(tally.queue_wait.count, tally.queue_wait.sum),
+            "success": _duration(answered, sum([one.succeeded_s for one in inferences])),
+            "fail": _duration(statuses.total() - answered, sum([one.failed_s for one in inferences])),
+            "queue": _duration(
+                sum([one.queue_wait.count for one in tallies]), sum([one.queue_wait.sum for one in tallies])
+            ),
             **_compute(inference.ran, inference.run_s),
             "cache_hit": _duration(0, 0.0),
             "cache_miss": _duration(0, 0.0),
