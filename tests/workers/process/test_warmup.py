@@ -284,3 +284,30 @@ def test_an_example_must_fit_the_cost_in_force() -> None:
     assert [one.cost for one in examples_of(Costly, for_all_apis({"cost": "text"}))] == [1]
     with pytest.raises(WarmupFailed, match=r"predict: the warm-up example .* the field 'tokens' is missing"):
         examples_of(Costly, for_all_apis({"cost": "tokens"}))
+
+
+class ShortOfMemory(Service):
+    """Has room for so many rows in a call."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.calls: list[int] = []
+
+    @api(input=Json(), warmup=1, mb_max_batch_size=64)
+    def predict(self, items: list[Any]) -> list[Any]:
+        self.calls.append(len(items))
+        if len(items) > self.room:
+            raise MemoryError
+        return items
+
+
+@pytest.mark.parametrize(("room", "fits"), [(16, 16), (18, 18), (24, 24), (31, 28)])
+def test_only_what_has_run_in_one_call_counts_as_fitting(room: int, fits: int) -> None:
+    """Of the sizes between the last that worked and the one that was too large, none is cut into calls."""
+    service = ShortOfMemory(room)
+    with closing(Executor(service)) as executor:
+        ended = warm_up(executor, examples_of(ShortOfMemory, []), seconds=60, on_size=to_nobody)
+
+    assert executor.limits["predict"].most == fits
+    worked = sorted({rows for rows in service.calls if rows <= room})
+    assert [rows for rows, _ in ended["predict"].chunks] == worked

@@ -177,6 +177,10 @@ class ApiWarmUp:
         if rows is None:
             return False
         self.on_size(self.example.api, rows)
+        limit = self.executor.limits[self.example.api]
+        if sizes.too_large:
+            # The limit of the last size would cut this one into calls that are known to fit.
+            limit.become(SizeLimit())
         try:
             times = [self._run(rows) for _ in range(RUNS_PER_SIZE)]
         except WarmupFailed as failed:
@@ -184,14 +188,13 @@ class ApiWarmUp:
                 raise
             release(failed)  # smaller sizes follow
             sizes.too_large = rows
-            limit = self.executor.limits[self.example.api]
             limit.become(SizeLimit(self.example.padded_total(sizes.ran[-1])))
             return True
         self.took_s += sum(times)
         self.chunks.append((self.example.padded_total(rows), min(times)))
         sizes.worked(rows, min(times))
         if sizes.too_large:
-            self.executor.limits[self.example.api].become(SizeLimit(self.example.padded_total(rows)))
+            limit.become(SizeLimit(self.example.padded_total(rows)))
         return True
 
     def log_summary(self) -> None:
