@@ -116,6 +116,15 @@ def test_a_service_whose_handlers_fail() -> None:
     assert done.returncode == 1
 
 
+def test_a_service_short_of_memory() -> None:
+    """What fits is a warning, and rows are compared in batches that fit."""
+    done = run_uncork("check", f"{CHECKED}:Short", "--seconds", "1", "--json", "-")
+
+    assert ("warning", "memory-limit", "predict") in findings(json.loads(done.stdout))
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
 def test_rows_that_affect_each_other(tmp_path: Path) -> None:
     """Each fault is found in the running service; rows that cannot be judged are notes."""
     file = tmp_path / "found.json"

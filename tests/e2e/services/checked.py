@@ -83,6 +83,18 @@ class Raising(Service):
         os._exit(3)
 
 
+class Short(Service):
+    """Has memory for two rows."""
+
+    @api(input=Json(), mb_max_batch_size=4, warmup=1)
+    def predict(self, items: list[Any]) -> list[Any]:
+        """Of up to four."""
+        if len(items) > 2:
+            raise MemoryError
+        time.sleep(0.01)
+        return items
+
+
 Array = np.ndarray[Any, Any]
 _ROW = NdArray(dtype="float32", shape=(3,))
 

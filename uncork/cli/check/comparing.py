@@ -13,7 +13,7 @@ import msgspec
 
 from uncork.cli.check.differences import Result, difference
 from uncork.cli.check.figures import Comparison
-from uncork.cli.check.growing import Batches, Died, Failed, Refused, Unknown
+from uncork.cli.check.growing import Batches, Died, Failed, OutOfMemory, Refused, Unknown
 from uncork_workers.definition.adapters.base import UNREADABLE
 from uncork_workers.wire.forms import expand_forms
 
@@ -49,7 +49,7 @@ async def compare(
         why = str(error)
     except TimeoutError:
         why = "a batch did not finish within timeout"
-    except (Refused, Failed) as error:
+    except (Refused, Failed, OutOfMemory) as error:
         why = f"the handler {_verb(error)}"
     else:
         is_equal = len(rows) == 1 and not found.key
@@ -71,7 +71,7 @@ async def _rows(
             alone += await results([changed])
         except Died:
             raise
-        except (Refused, Failed) as error:
+        except (Refused, Failed, OutOfMemory) as error:
             why = f"with a changed row, the handler {_verb(error)}"
         else:
             rows.append(changed)
@@ -105,7 +105,7 @@ async def _results(batches: Batches, ends: float, bodies: Sequence[bytes]) -> li
 
     Raises:
         Unknown: if the time is over.
-        Refused, Failed, TimeoutError: as :meth:`Batches.of`.
+        Refused, Failed, TimeoutError, OutOfMemory: as :meth:`Batches.of`.
     """
     if time.perf_counter() > ends:
         raise Unknown("the time is over; raise --seconds")
@@ -114,8 +114,8 @@ async def _results(batches: Batches, ends: float, bodies: Sequence[bytes]) -> li
     return list(map(Result, executed.bodies, types, expand_forms(executed.reply.forms, len(bodies))))
 
 
-def _verb(error: Refused | Failed) -> str:
-    return str(error) if isinstance(error, Failed) else f"returns {error}"
+def _verb(error: Refused | Failed | OutOfMemory) -> str:
+    return f"returns {error}" if isinstance(error, Refused) else str(error)
 
 
 def _unlike(first: Sequence[Result], second: Sequence[Result]) -> Comparison:

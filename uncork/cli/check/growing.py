@@ -57,6 +57,9 @@ class OutOfMemory(Exception):
         super().__init__()
         self.limit = limit
 
+    def __str__(self) -> str:
+        return "runs out of memory"
+
 
 class Unknown(Exception):
     """The API cannot be measured; the message says why."""
@@ -195,8 +198,10 @@ async def grow(
                 raise
             failure = Failure(rows=rows, says=str(error)) if isinstance(error, Failed) else None
             break
-        except OutOfMemory:
-            fits = await _what_fits(batches, rows) or (sizes[-1].rows if sizes else 1)
+        except OutOfMemory as error:
+            if not sizes:
+                raise Failed(str(error)) from None
+            fits = await _what_fits(batches, rows) or sizes[-1].rows
             break
         sizes.append(size)
         overheads_ms.append(overhead_ms)
@@ -224,6 +229,8 @@ async def _what_fits(batches: Batches, rows: int) -> float | None:
             await batches.once(rows)
         except OutOfMemory as error:
             limit = error.limit
+        except (Refused, Failed, TimeoutError):
+            break  # the last size that worked is known to fit
     return limit
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -163,12 +162,13 @@ async def _compare_rows(
     if runner.why_not or not _is_json(api):
         why = runner.why_not or "the example is not JSON"
         return Comparison(key="not-compared", figures={"why": why})
-    most_rows = math.inf if measured.failure is None else measured.failure.rows - 1
+    example = _example(api)
+    most_rows = measured.times.fits / example.padded_cost
+    if measured.failure is not None:
+        most_rows = min(most_rows, measured.failure.rows - 1)
     # The gateway keeps arrays of different shapes apart.
     resize = api.input["kind"] != "ndarray"
-    return await compare(
-        Batches(_example(api), runner.run), most_rows=most_rows, seconds=seconds, resize=resize
-    )
+    return await compare(Batches(example, runner.run), most_rows=most_rows, seconds=seconds, resize=resize)
 
 
 def _is_json(api: ApiDescription) -> bool:

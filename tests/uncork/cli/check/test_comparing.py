@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -263,6 +264,34 @@ def test_a_changed_row_that_ends_the_worker_ends_the_comparison() -> None:
 
     found = asyncio.run(compare(Batches(calls.example, run), most_rows=4, seconds=60))
     assert found == Comparison(key="not-compared", figures={"why": "the handler kills the worker process"})
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_not_judged() -> None:
+    """It has run in smaller calls; nor is a changed row compared that would need them."""
+
+    def with_room(most: int) -> Callable[[Rows], Rows]:
+        def handler(rows: Rows) -> Rows:
+            if sum(map(len, rows)) > most:
+                raise MemoryError
+            return rows
+
+        return handler
+
+    found = compared(with_room(6))
+    assert found == Comparison(key="not-compared", figures={"why": "the handler runs out of memory"})
+    assert compared(with_room(6), most_rows=2) == Comparison()
+
+
+def test_a_changed_row_that_is_known_not_to_fit_is_left_out() -> None:
+    calls = Calls("text", lambda rows: rows, cost="bytes")
+
+    async def run(batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
+        executed, seconds = await calls.run(batch, bodies)
+        return executed._replace(reply=msgspec.structs.replace(executed.reply, limit=30.0)), seconds
+
+    found = asyncio.run(compare(Batches(calls.example, run), most_rows=2, seconds=60))
+    assert found == Comparison()
+    assert [len(bodies) for bodies in calls.bodies] == [1, 1, 1, 2, 2, 1]
 
 
 def test_time_ends_it() -> None:

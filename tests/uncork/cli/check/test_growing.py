@@ -99,6 +99,28 @@ def test_it_stops_at_the_size_that_fits_into_memory(knows: bool) -> None:
     assert times.fits == (28 if knows else 16)
 
 
+def test_a_size_that_fails_after_a_shortage_ends_the_search_for_what_fits() -> None:
+    """The sizes before it stay measured."""
+    model = Model(fits=4)
+
+    async def run(batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
+        executed, seconds = await model.run(batch, bodies)
+        if model.sizes.count(8) > 1:
+            raise Died
+        return executed, seconds
+
+    example = Example(api="predict", sample=Sample(b"[1,2]"), settings=ApiSettings())
+    growing = grow(Batches(example, run), seconds=60.0, pid=os.getpid(), free_bytes=None)
+    times, failure = asyncio.run(growing)
+
+    assert ([size.rows for size in times.sizes], times.fits, failure) == ([1, 2, 4], 4, None)
+
+
+def test_a_smallest_size_that_does_not_fit_is_a_failure() -> None:
+    with pytest.raises(Failed, match=r"^runs out of memory$"):
+        grown(Model(fits=0))
+
+
 def test_without_a_shortage_everything_fits() -> None:
     assert grown(Model()).fits == math.inf
 
