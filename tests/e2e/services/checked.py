@@ -139,6 +139,11 @@ class Mixed(Service):
         codes = np.stack([np.frombuffer(text.encode(), np.uint8) for text in texts])
         return np.asarray(codes.sum(axis=1))
 
+    @api(input=Json(), mb_max_batch_size=8, group_by="scale", warmup={"scale": 2, "x": 1.5})
+    def grouped(self, items: list[dict[str, float]]) -> list[float]:
+        """Takes what all rows of a batch share from the first."""
+        return [item["x"] * items[0]["scale"] for item in items]
+
     @api(input=File(), mb_max_batch_size=8, warmup=b"abc")
     def files(self, files: list[UploadedFile]) -> list[int]:
         """Has an example that is not JSON."""

@@ -25,7 +25,7 @@ _FACTORS = ((8, 2, 5), (1, 2, 3))
 
 
 async def compare(
-    batches: Batches, *, most_rows: float, seconds: float, resize: bool = True
+    batches: Batches, *, most_rows: float, seconds: float, resize: bool = True, keep: Sequence[str] = ()
 ) -> Comparison | None:
     """Run the example and changed copies of it alone and in batches, with at most eight calls.
 
@@ -34,6 +34,7 @@ async def compare(
         most_rows: the most rows of a batch.
         seconds: the time after which no call begins.
         resize: whether rows of different lengths may share a batch.
+        keep: the fields whose values rows must share to share a batch.
 
     Returns:
         The comparison; None if a batch has no room for two rows.
@@ -43,7 +44,8 @@ async def compare(
         return None
     results = partial(_results, batches, time.perf_counter() + seconds)
     try:
-        rows, alone, why = await _rows(batches, results, most, resize=resize)
+        copies = changed_rows(batches.example.sample.body, resize=resize, keep=keep)
+        rows, alone, why = await _rows(batches, results, copies, most)
         found = await _compared(batches, results, rows, alone, most)
     except Unknown as error:
         why = str(error)
@@ -58,12 +60,12 @@ async def compare(
 
 
 async def _rows(
-    batches: Batches, results: Results, most: int, *, resize: bool
+    batches: Batches, results: Results, copies: Sequence[bytes], most: int
 ) -> tuple[list[bytes], list[Result], str]:
-    """Return the example and changed copies of it, their results, and why there are no more copies."""
+    """Return the example and some of its changed copies, their results, and why there are no more."""
     own = batches.example.sample.body
     rows, alone, why = [own], await results([own]), "the example has nothing to change"
-    for changed in changed_rows(own, resize=resize)[: _MOST_ROWS - 1]:
+    for changed in copies[: _MOST_ROWS - 1]:
         if len(rows) == most or not batches.fit([*rows, changed]):
             why = "changed rows do not fit into a batch"
             continue
@@ -139,13 +141,19 @@ def _fault(alone: Sequence[Result], together: Sequence[Result]) -> Comparison:
     return replace(worst, figures={**figures, **worst.figures})
 
 
-def changed_rows(body: bytes, *, resize: bool) -> list[bytes]:
-    """Return copies of a JSON row with other numbers, then with texts and lists of other lengths."""
+def changed_rows(body: bytes, *, resize: bool, keep: Sequence[str] = ()) -> list[bytes]:
+    """Return copies of a JSON row with other numbers, then with texts and lists of other lengths.
+
+    The fields ``keep``, which the row must have, stay as they are.
+    """
     try:
         row = msgspec.json.decode(body)
-        made = [_scaled(row, cycle(quarters)) for quarters in _FACTORS]
+        rest = {name: row[name] for name in row if name not in keep} if keep else row
+        made = [_scaled(rest, cycle(quarters)) for quarters in _FACTORS]
         if resize:
-            made += [_resized(row, is_longer=True), _resized(row, is_longer=False)]
+            made += [_resized(rest, is_longer=True), _resized(rest, is_longer=False)]
+        if keep:
+            made = [row | one for one in made]
         return list(dict.fromkeys(msgspec.json.encode(one) for one in made if one != row))
     except UNREADABLE:
         return []  # it has NaN

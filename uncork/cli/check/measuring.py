@@ -168,7 +168,13 @@ async def _compare_rows(
         most_rows = min(most_rows, measured.failure.rows - 1)
     # The gateway keeps arrays of different shapes apart.
     resize = api.input["kind"] != "ndarray"
-    return await compare(Batches(example, runner.run), most_rows=most_rows, seconds=seconds, resize=resize)
+    return await compare(
+        Batches(example, runner.run),
+        most_rows=most_rows,
+        seconds=seconds,
+        resize=resize,
+        keep=api.group_fields,
+    )
 
 
 def _is_json(api: ApiDescription) -> bool:

@@ -294,6 +294,18 @@ def test_a_changed_row_that_is_known_not_to_fit_is_left_out() -> None:
     assert [len(bodies) for bodies in calls.bodies] == [1, 1, 1, 2, 2, 1]
 
 
+def test_rows_that_share_a_batch_have_one_group() -> None:
+    """A handler may take its value from any row."""
+    calls = Calls("json", lambda rows: [row["x"] * rows[0]["scale"] for row in rows])
+    batches = Batches(replace(calls.example, sample=Sample(b'{"scale":2,"x":1.5}')), calls.run)
+
+    found = asyncio.run(compare(batches, most_rows=4, seconds=60, keep=["scale"]))
+    assert found == Comparison()
+    other = asyncio.run(compare(batches, most_rows=4, seconds=60))
+    assert other is not None
+    assert other.key == "batch-leak"
+
+
 def test_time_ends_it() -> None:
     calls = Calls("array", lambda rows: rows)
     found = asyncio.run(compare(calls.batches, most_rows=4, seconds=-1))
@@ -343,4 +355,12 @@ def test_rows_are_changed_in_numbers_then_in_lengths() -> None:
     assert changed_rows(b'{"a":[["x"]],"b":null}', resize=True) == [b'{"a":[["x","x","x"]],"b":null}']
     assert changed_rows(b'"two words"', resize=False) == []
     assert changed_rows(b"[NaN]", resize=True) == []
+    assert changed_rows(b'{"k":2,"x":[1.0,2.0]}', resize=False, keep=["k"]) == [
+        b'{"k":2,"x":[2.0,1.0]}',
+        b'{"k":2,"x":[0.25,1.0]}',
+    ]
+    assert changed_rows(b'{"x":"two words","k":"de"}', resize=True, keep=["k"]) == [
+        b'{"x":"two words two words two words","k":"de"}',
+        b'{"x":"two w","k":"de"}',
+    ]
     assert changed_rows(b"[18446744073709551616]", resize=False)[0] == b"[36893488147419103232]"
