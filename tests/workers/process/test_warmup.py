@@ -311,3 +311,32 @@ def test_only_what_has_run_in_one_call_counts_as_fitting(room: int, fits: int) -
     assert executor.limits["predict"].most == fits
     worked = sorted({rows for rows in service.calls if rows <= room})
     assert [rows for rows, _ in ended["predict"].chunks] == worked
+
+
+class Truncating(Service):
+    """Pads rows to 128 or 512 tokens, and truncates longer ones."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    @api(
+        input=Json(),
+        warmup={"tokens": 600},
+        cost="tokens",
+        allowed_lengths=[128, 512],
+        allowed_batch_sizes=[1, 8],
+        mb_max_batch_size=8 * 512,
+    )
+    def predict(self, items: list[Any]) -> list[Any]:
+        self.calls.append(len(items))
+        return items
+
+
+def test_rows_longer_than_the_model_takes_run_in_one_call() -> None:
+    """As those of the gateway, for which they count as long as the model makes them."""
+    service = Truncating()
+    with closing(Executor(service)) as executor:
+        ended = warm_up(executor, examples_of(Truncating, []), seconds=60, on_size=to_nobody)
+
+    assert service.calls == [1, 1, 8, 8]
+    assert [cost for cost, _ in ended["predict"].chunks] == [512, 8 * 512]

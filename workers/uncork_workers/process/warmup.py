@@ -7,6 +7,7 @@ size each, so that a slow API leaves time for the others.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -83,11 +84,14 @@ class Example:
     def batch(self, rows: int) -> Batch:
         """Return a batch of ``rows`` requests of one row."""
         body, meta = self.sample
-        cost = self.cost
+        cost, limit_rows = self.cost, self.settings.limit_rows
+        if cost is not None and rows * self.padded_cost <= limit_rows:
+            # As from the gateway: rows that the model truncates count less than their cost.
+            limit_rows = max(limit_rows, math.ceil(rows * cost))
         return Batch(
             batch=0,
             api=self.api,
-            limit_rows=self.settings.limit_rows,
+            limit_rows=limit_rows,
             lengths=[len(body)] * rows,
             rows=[1] * rows,
             allowed_batch_sizes=self.settings.allowed_batch_sizes,
