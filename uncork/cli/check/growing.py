@@ -17,6 +17,7 @@ from uncork_gateway.backends.worker_connection import Executed
 from uncork_loadtests.tuning.batch_times import SizeTime, fit
 from uncork_workers.definition.adapters.base import Sample
 from uncork_workers.memory import resident_bytes
+from uncork_workers.process.batches.chunks import padded_length
 from uncork_workers.process.warmup import Example
 from uncork_workers.wire.messages import Batch, ExceptionReport
 
@@ -98,14 +99,20 @@ class Batches:
             TimeoutError: if it exceeds the API's timeout.
             OutOfMemory: if it ran in smaller calls for lack of memory.
         """
+        batch, costs = self.example.batch(len(bodies)), self._costs(bodies)
         batch = msgspec.structs.replace(
-            self.example.batch(len(bodies)), lengths=[*map(len, bodies)], costs=self._costs(bodies)
+            batch,
+            # A batch that fits is one call, also if the model truncates rows.
+            limit_rows=max(batch.limit_rows, math.ceil(sum(costs or ()))),
+            lengths=[*map(len, bodies)],
+            costs=costs,
+            pads=bool(self.example.settings.allowed_lengths),
         )
         async with asyncio.timeout(self.example.settings.timeout):
             executed, seconds = await self.run(batch, bodies)
         reply = executed.reply
         if {*reply.statuses} == {200}:
-            size = sum(batch.costs or batch.rows)
+            size = self._size(len(bodies), costs)
             if reply.memory_failures or (reply.limit is not None and reply.limit < size):
                 raise OutOfMemory(reply.limit)
         _check_answered(executed)
@@ -118,8 +125,15 @@ class Batches:
         except ValueError:
             return False
         settings = self.example.settings
-        weight = len(bodies) if costs is None else sum(costs)
-        return weight <= settings.limit_rows and sum(map(len, bodies)) <= settings.mb_max_batch_bytes
+        size = self._size(len(bodies), costs)
+        return size <= settings.limit_rows and sum(map(len, bodies)) <= settings.mb_max_batch_bytes
+
+    def _size(self, rows: int, costs: Sequence[float] | None) -> float:
+        """Return the size of a call: in cost, padding included if the API lists the lengths of rows."""
+        if costs is None:
+            return rows
+        lengths = self.example.settings.allowed_lengths
+        return rows * padded_length(max(costs), lengths) if lengths else sum(costs)
 
     def _costs(self, bodies: Sequence[bytes]) -> list[float] | None:
         """Return the cost of each row; None if the API defines none."""
@@ -139,9 +153,9 @@ class Batches:
         seen = [(executed.reply.seconds * 1000, seconds * 1000) for executed, seconds in runs[1:]]
         inside = tuple(one for one, _ in seen)
         overhead = median(max(0.0, whole - one) for one, whole in seen)
-        weight = int(rows * (self.example.cost or 1))
+        size = int(rows * self.example.padded_cost)
         return (
-            SizeTime(rows=max(1, weight), median_ms=median(inside), times_ms=inside),
+            SizeTime(rows=max(1, size), median_ms=median(inside), times_ms=inside),
             overhead,
             runs[-1][0].reply.stages_s,
         )

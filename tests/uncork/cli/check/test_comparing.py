@@ -333,6 +333,8 @@ def test_time_ends_it() -> None:
         (math.inf, {"policy": "none"}, 4),
         # A row costs 14 bytes, or a little more.
         (math.inf, {"cost": "bytes", "mb_max_batch_size": 45}, 3),
+        # For the model, it has four.
+        (math.inf, {"cost": "bytes", "allowed_lengths": (4,), "mb_max_batch_size": 12}, 3),
         (math.inf, {"mb_max_batch_bytes": 45}, 3),
     ],
 )

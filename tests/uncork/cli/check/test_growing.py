@@ -144,6 +144,14 @@ def test_sizes_are_in_cost_where_there_is_one() -> None:
     assert [one.rows for one in times.sizes] == [2, 4, 8]
 
 
+@pytest.mark.parametrize(("cost", "sizes"), [(2.0, [8, 16, 32]), (20.0, [16, 32])])
+def test_sizes_are_in_cost_as_the_model_pads_or_truncates_it(cost: float, sizes: list[int]) -> None:
+    """So is the limit that the worker has learned."""
+    settings = {"cost": cost, "allowed_lengths": (8.0, 16.0), "mb_max_batch_size": 32}
+    assert [one.rows for one in grown(Model(), **settings).sizes] == sizes
+    assert grown(Model(fits=16, knows=True), **settings).fits == 16
+
+
 def test_what_is_run_one_by_one_is_measured_all_the_same() -> None:
     """The report says what merging would gain."""
     assert [one.rows for one in grown(Model(), policy="none", mb_max_batch_size=4).sizes] == [1, 2, 4]
