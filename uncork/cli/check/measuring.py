@@ -59,7 +59,8 @@ async def measure(
     watch = _Watch(tell)
     pool = WorkerPool(watch.on_worker, log=ServiceLog(""), kill=watch.dropped)
     socket_path = str(folder / "workers.sock")
-    workers = local_workers(options)
+    # Only a worker that warms up says which APIs have an example, and how long rows take that are not JSON.
+    workers = local_workers(replace(options, warmup_seconds=options.warmup_seconds or seconds))
     # The check itself prints exceptions of handlers, as findings.
     quiet = replace(workers, arguments=(*workers.arguments, "--log-level", "critical"))
     processes = Processes(quiet, dialing=over_unix(socket_path, socket_path))
