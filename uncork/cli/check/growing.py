@@ -107,6 +107,7 @@ class Batches:
             lengths=[*map(len, bodies)],
             costs=costs,
             pads=bool(self.example.settings.allowed_lengths),
+            timeout_s=self.example.settings.timeout,
         )
         async with asyncio.timeout(self.example.settings.timeout):
             executed, seconds = await self.run(batch, bodies)

@@ -171,6 +171,20 @@ def test_a_size_that_fails_ends_it() -> None:
         grown(Model(hangs=True), timeout=0.001)
 
 
+def test_the_worker_may_take_the_timeout_of_the_api() -> None:
+    """It ends batches of APIs with concurrency itself."""
+    model = Model()
+    timeouts: list[float] = []
+
+    async def run(batch: Batch, bodies: Sequence[bytes]) -> tuple[Executed, float]:
+        timeouts.append(batch.timeout_s)
+        return await model.run(batch, bodies)
+
+    example = Example(api="predict", sample=Sample(b"1"), settings=ApiSettings(timeout=300))
+    asyncio.run(Batches(example, run).once(1))
+    assert timeouts == [300]
+
+
 def test_a_handler_that_raises_has_failed() -> None:
     with pytest.raises(Failed, match=r"^raises IndexError: list index out of range \(service.py:7\)$"):
         tried(Model(can=0))
