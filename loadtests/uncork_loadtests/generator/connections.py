@@ -125,8 +125,12 @@ class Traffic(ABC):
             self.fail(error)
 
     def send(self, connection: "Connection", *, scheduled_s: float, fired_s: float, now_s: float) -> None:
-        """Send the next request."""
-        request, expected = self._make(self._number)
+        """Send the next request; end the run if its body cannot be made."""
+        try:
+            request, expected = self._make(self._number)
+        except ValueError as error:
+            self.fail(error)
+            return
         self._number += self.plan.processes
         connection.send(Asked(scheduled_s, fired_s, now_s, request, expected))
 

@@ -64,6 +64,7 @@ async def run_share(
 
     Raises:
         ConnectionError: if a closed loop loses its server.
+        ValueError: if a body cannot be made.
         ReplyError: if the server's responses are not HTTP/1.1.
     """
     traffic.begin(start_s)

@@ -72,7 +72,11 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def source(plan: Plan) -> Source:
-    """Return the source of a plan's requests; raise ValueError if its function cannot be imported."""
+    """Return the source of a plan's requests, which raises ValueError if the plan's function fails.
+
+    Raises:
+        ValueError: if the function cannot be imported.
+    """
     head, payload = plan.head(), plan.payload
     if payload.function is not None:
         return _calling(load_function(payload.function), head=head)
@@ -89,22 +93,40 @@ def sample_bodies(payload: Payload, *, most: int = 1000) -> tuple[bytes, ...]:
     """Return the bodies of a payload, or the first ones that its function returns.
 
     Raises:
-        ValueError: if the function cannot be imported.
+        ValueError: if the function cannot be imported, raises, or returns no body.
     """
     if payload.function is None:
         return payload.bodies
     function = load_function(payload.function)
-    made = [function(number) for number in range(most)]
-    return tuple(one[0] if isinstance(one, tuple) else one for one in made)
+    return tuple(_made(function, number)[0] for number in range(most))
 
 
 def _calling(function: Callable[[int], Any], *, head: bytes) -> Source:
     def make(number: int) -> tuple[bytes, bytes | None]:
-        made = function(number)
-        body, expected = made if isinstance(made, tuple) else (made, None)
+        body, expected = _made(function, number)
         return _request(head, body), expected
 
     return make
+
+
+def _made(function: Callable[[int], Any], number: int) -> tuple[bytes, bytes | None]:
+    """Return the body of a request, and the right answer if the function gives one.
+
+    Raises:
+        ValueError: if the function raises, or returns something else.
+    """
+    try:
+        made = function(number)
+        body, expected = made if isinstance(made, tuple) else (made, None)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the function for the bodies failed for request {number}: {what}") from error
+    if not isinstance(body, bytes | bytearray):
+        raise ValueError(
+            "the function for the bodies must return bytes, or a tuple of bytes and the expected response, "
+            f"got {type(body).__name__} for request {number}"
+        )
+    return bytes(body), expected
 
 
 def _request(head: bytes, body: bytes) -> bytes:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import uvloop
 
 from uncork_dispatcher.wording import plural
-from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.generator.samples import Samples, is_good, latencies_s
 from uncork_loadtests.generator.share import ShareResult, run_here
 from uncork_loadtests.servers import BenchError, Server
@@ -162,7 +161,7 @@ def drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
     """Run batches of `clients` requests; return their samples, and the first fault or "".
 
     Raises:
-        BenchError: if the server cannot be reached, or its responses are not HTTP/1.1.
+        BenchError: if the server cannot be reached, its responses are not HTTP/1.1, or a body cannot be made.
     """
     plan = replace(
         plan,
@@ -175,7 +174,7 @@ def drive(plan: Plan, clients: int, *, batches: int) -> tuple[Samples, str]:
     )
     try:
         result, samples = uvloop.run(run_here(plan))
-    except (OSError, ReplyError) as error:
+    except (OSError, ValueError) as error:
         raise BenchError(str(error)) from None
     return samples, _fault(samples, result)
 

@@ -16,6 +16,7 @@ import numpy as np
 from uncork_dispatcher.advice import Advice, advise
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.generator.samples import Samples, long_from
+from uncork_loadtests.servers import BenchError
 from uncork_loadtests.traffic.payloads import sample_bodies
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.tuning.batch_times import drive
@@ -87,9 +88,12 @@ def measure(plan: Plan, *, largest: int, tell: Callable[[str], None]) -> Lengths
 
     Raises:
         Unmeasured: if a batch fails, or does not have all requests.
-        BenchError: if the server cannot be reached.
+        BenchError: if the server cannot be reached, or a body cannot be made.
     """
-    bodies = sorted(sample_bodies(plan.payload), key=len)
+    try:
+        bodies = sorted(sample_bodies(plan.payload), key=len)
+    except ValueError as error:
+        raise BenchError(str(error)) from None
     from_bytes = long_from(np.array([len(body) for body in bodies]))
     requests = min(_REQUESTS, largest)
     if from_bytes is None or requests < 2:

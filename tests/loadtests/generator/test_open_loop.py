@@ -77,6 +77,15 @@ def test_every_request_on_the_schedule_is_sent_and_answered() -> None:
     assert (set(found["queued_ms"]), set(found["batch_ms"])) == ({1.5}, {12.25})
 
 
+def test_a_function_that_fails_ends_the_run(tmp_path: Path) -> None:
+    """Not only its own request, of which nobody would hear."""
+    (tmp_path / "bodies.py").write_text("def body(number):\n    return [b'0'][number]\n")
+    plan = replace(PLAN, payload=Payload(function=f"{tmp_path / 'bodies.py'}:body"))
+
+    with pytest.raises(ValueError, match="failed for request 1: IndexError: list index out of range"):
+        outcome(echo, plan=plan)
+
+
 def test_shares_make_up_the_schedule() -> None:
     bodies: list[bytes] = []
 

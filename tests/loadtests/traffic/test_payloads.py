@@ -55,6 +55,28 @@ def test_a_function_makes_bodies(tmp_path: Path) -> None:
     assert sample_bodies(Payload(bodies=(b"a", b"b")), most=1) == (b"a", b"b")
 
 
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("'text'", "must return bytes, or a tuple of bytes and the expected response, got str for request 3"),
+        ("None, b'1'", "must return bytes, .*, got NoneType for request 3"),
+        ("{}[number]", "failed for request 3: KeyError: 3"),
+        ("b'1', b'2', b'3'", "failed for request 3: ValueError: too many values"),
+    ],
+)
+def test_a_function_that_makes_no_body_is_told(returned: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "bodies.py"
+    file.write_text(f"def body(number):\n    return b'1' if number < 3 else ({returned})\n")
+    payload = Payload(function=f"{file}:body")
+    make = source(plan(payload))
+
+    assert make(2)[0].endswith(b"1")
+    with pytest.raises(ValueError, match=message):
+        make(3)
+    with pytest.raises(ValueError, match=message):
+        sample_bodies(payload)
+
+
 def test_a_shuffled_payload_keeps_answers_with_their_bodies() -> None:
     bodies = tuple(b"%d" % number for number in range(50))
     answers = tuple(b"-%d" % number for number in range(50))
