@@ -120,6 +120,28 @@ def test_a_proxy_reloads_and_a_stop_answers_what_is_held(
     assert unused_server.metric("uncork_requests_total") == 1
 
 
+def test_imported_settings_are_changes_too(model_server: Server, tmp_path: Path) -> None:
+    """As a reload would change them; a file that is wrong is an error."""
+    imported = tmp_path / "model-settings.json"
+    imported.write_text('{"max_batch_size": 16, "max_batch_time": 0.01}')
+    with proxying(model_server.base, "--model-settings", str(imported)) as server:
+        port = server.base.rpartition(":")[2]
+        assert run_uncork("config", "diff", "--port", port).returncode == 0
+        imported.write_text('{"max_batch_size": 8, "max_batch_time": 0.02}')
+        difference = run_uncork("config", "diff", "--port", port)
+        reload = run_uncork("reload", "--port", port)
+
+        assert (difference.returncode, reload.returncode) == (1, 0), reload.stderr
+        assert [line.split()[:3] for line in difference.stdout.splitlines()[1:]] == [
+            ["max_batch_size", "16", "8"],
+            ["max_latency", "10", "20"],
+        ]
+        assert "settings changed: max_batch_size, max_latency" in reload.stdout
+        imported.write_text("{")
+        wrong = run_uncork("config", "diff", "--port", port)
+        assert (wrong.returncode, "is not JSON" in wrong.stderr) == (2, True)
+
+
 def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:
     """With the id of the request, which a problem document of the server names."""
     named = {"x-request-id": "mine"}

@@ -2,11 +2,12 @@
 
 import logging
 import time
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.usage import in_options
-from uncork.config.changes import Change
+from uncork.config.changes import Change, Effect, value_text
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
 from uncork.server.credentials import Credentials, read_credentials, renewed
@@ -19,6 +20,9 @@ from uncork_gateway.pages.status.document import SettingsChange
 from uncork_gateway.proxy import Proxy, ProxySettings
 
 log = logging.getLogger("uncork.gateway")
+
+_IMPORTED = ("max_batch_rows", "max_hold_s", "timeout_s", "policy")
+"""The settings that another system may have."""
 
 
 class RunningProxy:
@@ -51,7 +55,7 @@ class RunningProxy:
     async def diff_requested(self) -> Outcome:
         """Return the settings that a reload would change; the code is 1 if there are any, 2 for an error."""
         try:
-            _, _, changes = self._read()
+            *_, changes = self._read()
         except WrongUsage as error:
             return Outcome(2, str(error))
         return Outcome(1 if changes else 0, "", tuple(changes))
@@ -61,7 +65,7 @@ class RunningProxy:
         async for reason in changed_settings(lambda: files_of(self.options)):
             self._reload(reason)
 
-    def _read(self) -> tuple[ProxyOptions, Credentials, list[Change]]:
+    def _read(self) -> tuple[ProxyOptions, ProxySettings, Credentials, list[Change]]:
         """Read the files again; return what they say, and what has changed.
 
         Raises:
@@ -70,18 +74,19 @@ class RunningProxy:
         options: ProxyOptions = self.options if self.options.reread is None else self.options.reread()
         options.check_servers()
         credentials = read_credentials(options)
+        own, fixed = options.settings(options.imported()), self._settings
+        settings = replace(
+            own, traces=fixed.traces, keys=credentials.keys, admin=fixed.admin, grpc=fixed.grpc
+        )
         others = renewed(self._credentials.contents, credentials.contents)
-        return options, credentials, changes_of_proxy(self.options, options, renewed=others)
+        changes = changes_of_proxy(self.options, options, renewed=others)
+        changes += _of_imported(fixed, settings, [change.name for change in changes])
+        return options, settings, credentials, changes
 
     def _reload(self, reason: str) -> Outcome:
         try:
-            options, credentials, changes = self._read()
+            options, settings, credentials, changes = self._read()
             refuse_restart(changes)
-            own = options.settings(options.imported())
-            fixed = self._settings
-            settings = replace(
-                own, traces=fixed.traces, keys=credentials.keys, admin=fixed.admin, grpc=fixed.grpc
-            )
             renew = any(change.name == "server_ca" for change in changes)
             self._proxy.change(options.servers, settings, renew=renew)
         except WrongUsage as error:
@@ -100,3 +105,14 @@ class RunningProxy:
         named = ", ".join(names)
         log.info("%s: settings changed: %s", reason, named)
         return Outcome(0, f"reloaded; settings changed: {named}")
+
+
+def _of_imported(before: ProxySettings, after: ProxySettings, named: Collection[str]) -> Iterator[Change]:
+    """Yield how imported settings differ, except those whose options are ``named`` already."""
+    for field in _IMPORTED:
+        name = OPTIONS[field].removeprefix("--").replace("-", "_")
+        old, new = getattr(before, field), getattr(after, field)
+        if old != new and name not in named:
+            if field == "max_hold_s":
+                old, new = 1000 * old, 1000 * new
+            yield Change(name, value_text(old), value_text(new), Effect.AT_ONCE)
