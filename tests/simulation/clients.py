@@ -289,7 +289,7 @@ class Client(Caller):
         if ask.id and not self.is_slow and got.headers.get("x-request-id", ask.id) != ask.id:
             return "the response to another request"
         if got.status != 200:
-            if self.leaves and not got.is_complete:
+            if (self.leaves or self._half_closes) and not got.is_complete:
                 return ""  # its text is cut
             is_slow = self.is_slow and got.status == 408
             is_explained = is_slow or service.explains(ask, got.status, got.body.decode())
