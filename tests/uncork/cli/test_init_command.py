@@ -93,7 +93,11 @@ def test_estimators(project: Path) -> None:
 
 def test_boosters(project: Path) -> None:
     xgboost: Any = importlib.import_module("xgboost")
-    xgboost.train({"nthread": 1}, xgboost.DMatrix(NUMBERS, TARGETS), 2).save_model("x.json")
+    booster = xgboost.train({"nthread": 1}, xgboost.DMatrix(NUMBERS, TARGETS), 2)
+    booster.save_model("all.json")
+    booster.set_attr(best_iteration="0")
+    booster.save_model("x.json")
+    check_same("all.json", [0, 1], name="All", file="all_service.py")
     check_same("x.json", [0, 1], [1, 0.5], name="X", file="x_service.py")
     table = pd.DataFrame({"n": NUMBERS[:, 0], "kind": pd.Categorical(["x", "y"] * 20)})
     lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 2).save_model("l.txt")

@@ -35,6 +35,16 @@ def test_an_xgboost_model_is_served(project: Path, name: str) -> None:
     assert run(name, *ROWS) == pytest.approx(booster.inplace_predict(np.array(ROWS)).tolist())
 
 
+def test_rounds_after_the_best_are_not_used(project: Path) -> None:
+    booster = boosted(NUMBERS)
+    booster.set_attr(best_iteration="1")
+    booster.save_model("model.json")
+
+    expected = booster.inplace_predict(np.array(ROWS), iteration_range=(0, 2)).tolist()
+    assert run("model.json", *ROWS) == pytest.approx(expected)
+    assert expected != pytest.approx(booster.inplace_predict(np.array(ROWS)).tolist())
+
+
 def test_an_xgboost_model_with_names_takes_a_table(project: Path) -> None:
     booster = boosted(pd.DataFrame(NUMBERS, columns=["a", "b", "c"]))
     booster.save_model("model.json")

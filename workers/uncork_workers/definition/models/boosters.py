@@ -35,12 +35,15 @@ def xgboost_service(path: Path) -> type[Service]:
         )
     names = booster.feature_names
     adapter, example = _input_of(booster.num_features(), names)
+    best = booster.attr("best_iteration")
+    # As the estimators do; (0, 0) is all rounds.
+    rounds = (0, int(best) + 1) if best else (0, 0)
 
     class Model(Service):
         @api(input=adapter, warmup=example)
         def predict(self, rows: Any) -> Any:
             """Return the output of the objective for each row, such as a probability."""
-            return booster.inplace_predict(rows)
+            return booster.inplace_predict(rows, iteration_range=rounds)
 
     Model.__doc__ = f"The XGBoost model {path.name}."
     return Model

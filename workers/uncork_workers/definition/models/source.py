@@ -125,8 +125,13 @@ def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -
             rows = f"rows.astype({dict.fromkeys(categories, 'category')!r})" if categories else "rows"
             setup = ["self.model = lightgbm.Booster(model_file=MODEL)"]
             return _Parts(["lightgbm"], setup, [[f"return self.model.predict({rows})"]])
-    setup = ["self.model = xgboost.Booster(model_file=MODEL)"]
-    return _Parts(["xgboost"], setup, [["return self.model.inplace_predict(rows)"]])
+    setup = [
+        "self.model = xgboost.Booster(model_file=MODEL)",
+        'best = self.model.attr("best_iteration")  # by early stopping',
+        "self.rounds = (0, int(best) + 1) if best else (0, 0)",
+    ]
+    call = "return self.model.inplace_predict(rows, iteration_range=self.rounds)"
+    return _Parts(["xgboost"], setup, [[call]])
 
 
 def _estimated(name: str) -> list[str]:
