@@ -27,6 +27,8 @@ def test_models_are_known_by_their_suffix_or_their_config(project: Path) -> None
         ("models/bert/", "Bert"),
         ("7.txt", "Model7"),
         ("é.onnx", "Model"),
+        ("none.onnx", "ModelNone"),
+        ("MODEL.onnx", "ModelMODEL"),
         ('it"s.json', "ItS"),
     ],
 )

@@ -17,6 +17,9 @@ KINDS = {
 CONFIG = "config.json"
 """The file that makes a folder a model of transformers."""
 
+# Words of Python, and constants in the file of `uncork init`.
+_TAKEN = ("None", "True", "False", "MODEL", "DTYPES")
+
 
 def is_model(target: str) -> bool:
     """Return whether a target names a model rather than a class."""
@@ -36,4 +39,4 @@ def class_name(target: str) -> str:
     path = Path(target).absolute()
     words = re.findall(r"[A-Za-z0-9]+", path.stem if path.suffix in KINDS else path.name)
     name = "".join(word[0].upper() + word[1:] for word in words)
-    return name if name[:1].isalpha() else f"Model{name}"
+    return name if name[:1].isalpha() and name not in _TAKEN else f"Model{name}"
