@@ -88,16 +88,16 @@ class ProxyOptions(ServerOptions):
     )
     key_header: list[str] | None = option(
         None,
-        "Header whose values must be equal for requests to share a call; may be repeated.",
+        "Another header whose values must be equal for requests to share a call; may be repeated.",
         metavar="NAME",
-        show_default="Authorization, Cookie, X-Api-Key",
+        show_default="only Authorization, Cookie, X-Api-Key",
         callback=readable(read_header_name),
     )
     pass_header: list[str] | None = option(
         None,
-        "Header that a call takes from its first request; may be repeated. Other headers are dropped.",
+        "Another header that a call takes from its first request; may be repeated. The rest are dropped.",
         metavar="NAME",
-        show_default="traceparent, tracestate",
+        show_default="only traceparent, tracestate",
         callback=readable(read_header_name),
     )
     health_path: str | None = option(
