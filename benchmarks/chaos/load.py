@@ -19,6 +19,8 @@ from uncork_loadtests.servers import HOST
 
 # Enough that no request waits for a connection while the gateway's queue is full, and few enough for it.
 _MAX_CONNECTIONS = 1000
+# More are closed after a burst: descriptors that stay open are those of the gateway's faults.
+_MAX_IDLE = 100
 _LONG_PAD = 20_000
 _GRPC_SHARE = 0.3
 _MAX_STREAMED = 5
@@ -235,5 +237,7 @@ class Load:
         if self._waiting:
             question, own = self._waiting.popleft()
             connection.ask(question, own=own)
-        else:
+        elif len(self._idle) < _MAX_IDLE:
             self._idle.append(connection)
+        else:
+            connection.close()
