@@ -167,9 +167,9 @@ class Admission:
     def hopeless_at(self, entry: Entry, *, now: float, no_workers_since: float) -> float:
         """Return when to shed a request if it is still queued then; infinity if it may wait.
 
-        Without workers, no request waits longer than a batch may run, and only requests whose worker was lost
-        wait past their deadline, because they may have run on the last worker. If it is known when a worker
-        is due, requests that it cannot answer in time are shed at once.
+        Without workers, no request waits longer than a batch may run, or than a worker counts as due. Only
+        requests whose worker was lost wait past their deadline, because they may have run on the last worker.
+        If it is known when a worker is due, requests that it cannot answer in time are shed at once.
 
         No prediction sheds requests whose worker was lost, or later parts of a request: they were accepted,
         and are late without fault.
@@ -178,7 +178,8 @@ class Admission:
         if slots.workers:
             predicts = retry is None and not entry.follows and self._api.model.can_predict(0)
             return self._last_start(entry) if predicts else math.inf
-        at = no_workers_since + self._api.rules.timeout_s
+        # A start may take longer than a batch may run.
+        at = max(no_workers_since + self._api.rules.timeout_s, slots.launches.due_until(now))
         if retry is not None:
             return at
         last_start, due = self._last_start(entry), self._free_at(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import deque
 from collections.abc import Hashable
@@ -64,13 +65,24 @@ class Launches:
             return []
         if self.on_demand:
             return [now + startup_s]
-        return sorted(
-            max(now, launch.at + startup_s)
+        return sorted(max(now, at + startup_s) for at in self._counted(now, startup_s))
+
+    def due_until(self, now: float) -> float:
+        """Return until when :meth:`due` counts a starting worker; minus infinity if it counts none."""
+        startup_s = self.startup_s
+        if startup_s is None:
+            return -math.inf
+        return max([at + 2 * startup_s for at in self._counted(now, startup_s)], default=-math.inf)
+
+    def _counted(self, now: float, startup_s: float) -> list[float]:
+        """Return when the processes start for whose workers requests wait."""
+        return [
+            launch.at
             for launch in self._launches.values()
             # Requests do not wait for a worker that failed twice in a row, or whose start takes twice as long
             # as usual: they would only be shed later.
             if launch.failures < 2 and now <= launch.at + 2 * startup_s
-        )
+        ]
 
     def awaited_until(self, now: float) -> float:
         """Return until when a batch that lost its worker waits for another; ``now`` if none is starting."""

@@ -184,15 +184,18 @@ class Model:
 
     def due(self, now: float) -> list[float]:
         """When the workers that can be counted on should be ready."""
+        return sorted([max(now, at + startup_s) for at, startup_s in self._counted(now)])
+
+    def _counted(self, now: float) -> list[tuple[float, float]]:
+        """When these workers start, and how long a start takes."""
         if not self.startups_s:
             return []
         startup_s = statistics.median(self.startups_s[-5:])
-        due = [
-            max(now, at + startup_s)
+        return [
+            (at, startup_s)
             for at, failures in self.launches.values()
             if failures < 2 and now <= at + 2 * startup_s
         ]
-        return sorted(due)
 
     def _full(self, request: Request, refused: Shed | None) -> str | None:
         """A fair queue may refuse others instead, which the next poll says."""
@@ -468,10 +471,11 @@ class Model:
     def _leaves_at(self, request: Request, now: float, estimate: Estimate | None = None) -> float:
         """When a request is refused if there is no worker until then.
 
-        After the timeout at the latest. By the ``estimate``, if one is given: a worker that is due may be too
-        late for it.
+        After the timeout at the latest, or when no worker can be counted on any more. By the ``estimate``, if
+        one is given: a worker that is due may be too late for it.
         """
         latest = self.deserted + self.rules[request.api].timeout_s
+        latest = max([latest, *(at + 2 * startup_s for at, startup_s in self._counted(now))])
         return latest if request.runs else min(latest, self._hopeless_at(request, now, estimate))
 
     def _hopeless_at(self, request: Request, now: float, estimate: Estimate | None) -> float:

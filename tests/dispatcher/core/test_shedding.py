@@ -120,6 +120,32 @@ def test_queued_requests_are_refused_when_their_worker_is_put_off() -> None:
     assert core.next_wakeup() == pytest.approx(now + 8.9), "the last moment to start the other"
 
 
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_request_waits_for_a_worker_that_starts_longer_than_a_batch_may_run(runs: bool) -> None:
+    """Also one that the last worker has run. If that worker does not come, none waits for ever."""
+    for comes in (True, False):
+        core = core_with(ApiRules(name="a", policy="none", goal_s=60.0, timeout_s=5.0), workers=0)
+        core.worker_expected("w", now=-30.0)
+        core.worker_ready(0, now=0.0, place="w")
+        now = teach(core, 0.1)
+        if runs:
+            start_one(core, 1, now=now)
+        core.worker_lost(0, now=now)
+        core.worker_expected("w", now=now)
+        if not runs:
+            assert core.submit(1, api="a", now=now) is None
+        for later in (now, now + 6.0, now + 29.0):
+            assert core.poll(later) == []
+
+        if comes:
+            core.worker_ready(1, now=now + 30.0, place="w")
+            assert [start.requests for start in starts(core.poll(now + 30.0))] == [(1,)]
+        else:
+            [shed] = core.poll(now + 61.0)
+            assert isinstance(shed, Shed)
+            assert (shed.request, shed.reason) == (1, "no_worker")
+
+
 @pytest.mark.parametrize(("goal_s", "patience"), [(0.5, math.inf), (9.0, 0.5)])
 def test_hopeless_requests_are_refused_when_they_become_so(goal_s: float, patience: float) -> None:
     """The worker hangs: 0.1 s before the deadline is the last moment to start, and the core wakes for it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from uncork_dispatcher.workers.launches import Launches
@@ -56,7 +58,8 @@ def test_a_late_worker_is_due_at_any_moment_for_as_long_again() -> None:
 
     assert launches.due(7.0) == [7.0]
     assert launches.due(8.0) == [8.0]
-    assert launches.due(8.1) == []
+    assert launches.due_until(8.0) == 8.0
+    assert (launches.due(8.1), launches.due_until(8.1)) == ([], -math.inf)
 
 
 @pytest.mark.parametrize(("failures", "due"), [(1, [6.0]), (2, [])])
