@@ -198,18 +198,18 @@ class Admission:
         """Return in how many seconds a client refused now should retry, at least 1.
 
         By then, the backlog is done, or the part of it before the refused ``entry``, and earlier refused
-        clients have retried: at most two minutes. Before any worker can be predicted to be free, it is when
-        the next one is due, however long that takes.
+        clients have retried: at most two minutes or, without workers, twice the time until one is due. Before
+        any worker can be predicted to be free, it is when the next one is due, however long that takes.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
-        if entry is not None and entry.bulk and (free_at := self._free_at(now)):
+        free_at = self._free_at(now)
+        due = free_at[0] if free_at and not slots.workers else -math.inf
+        if entry is not None and entry.bulk and free_at:
             rate = self._room.rate(api, free_at, now)
             finish, seconds = free_at[0] + api.bulk_backlog.rows / rate, rows / rate
-            return max(
-                SHORTEST_RETRY_S, self._bulk_retries.next_after_s(now=now, earliest=finish, seconds=seconds)
-            )
+            wait_s = self._bulk_retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
+            return max(SHORTEST_RETRY_S, wait_s)
         batch_rows = min(api.limit_rows, estimate.earned_rows / EARNED_REACH)
-        free_at = self._free_at(now)
         if not free_at or batch_rows == 0:
             return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
         finish, backlog_rows, requests = free_at[0], api.backlog.rows, api.backlog.requests
@@ -219,7 +219,8 @@ class Admission:
         if requests:
             finish = self._finish(free_at, rows=backlog_rows, requests=requests)
         seconds = rows * (estimate.seconds(batch_rows) / (len(free_at) * batch_rows))
-        return max(SHORTEST_RETRY_S, self._retries.next_after_s(now=now, earliest=finish, seconds=seconds))
+        wait_s = self._retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
+        return max(SHORTEST_RETRY_S, wait_s)
 
     def bulk_parts(self, *, rows: float, size_bytes: int, now: float) -> int:
         """Return into how many parts to divide a request of bulk, so that they fit into the room for bulk.

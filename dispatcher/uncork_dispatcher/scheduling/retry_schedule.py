@@ -25,9 +25,12 @@ class RetrySchedule:
         """When the next refused client may retry."""
         self._refused = 0
 
-    def next_after_s(self, *, now: float, earliest: float, seconds: float) -> float:
-        """Return in how many seconds to retry a request that takes ``seconds``, not before ``earliest``."""
-        turn = min(max(self._retry_slots_until, earliest), now + _LONGEST_RETRY_S)
+    def next_after_s(self, *, now: float, due: float, earliest: float, seconds: float) -> float:
+        """Return in how many seconds to retry a request that takes ``seconds``, not before ``earliest``.
+
+        ``due`` is when the first worker is ready, if none is: that is no prediction of a backlog.
+        """
+        turn = min(max(self._retry_slots_until, earliest), max(due, now + _LONGEST_RETRY_S))
         self._retry_slots_until = turn + seconds / _RETURNING_SHARE
         spread = self._refused * _GOLDEN % 1
         self._refused += 1

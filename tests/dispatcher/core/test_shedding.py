@@ -146,6 +146,18 @@ def test_a_request_waits_for_a_worker_that_starts_longer_than_a_batch_may_run(ru
             assert (shed.request, shed.reason) == (1, "no_worker")
 
 
+@pytest.mark.parametrize("bulk", [False, True])
+def test_those_who_are_refused_while_a_worker_starts_for_minutes_return_when_it_is_due(bulk: bool) -> None:
+    """A minute is the most only for a backlog. Each has a time of its own."""
+    core, now = deserted(startup_s=300.0, goal_s=9.0, bulk_goal_s=20.0)
+    refused = [core.submit(number, api="a", now=now, bulk=bulk) for number in range(5)]
+    waits = [shed.retry_after_s for shed in refused if shed is not None and shed.reason == "no_worker"]
+
+    assert len(waits) == len({round(wait) for wait in waits}) == 5
+    assert min(waits) == pytest.approx(300.0)
+    assert max(waits) < 600.0
+
+
 @pytest.mark.parametrize(("goal_s", "patience"), [(0.5, math.inf), (9.0, 0.5)])
 def test_hopeless_requests_are_refused_when_they_become_so(goal_s: float, patience: float) -> None:
     """The worker hangs: 0.1 s before the deadline is the last moment to start, and the core wakes for it."""
