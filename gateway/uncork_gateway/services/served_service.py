@@ -102,6 +102,7 @@ class ServedService:
             supervisor,
             settings,
             readiness_changed=front_end.readiness_changed,
+            code_changed=self._forget_sizes,
             log=log,
         )
         self.pool = WorkerPool(
@@ -239,8 +240,7 @@ class ServedService:
         """
         settings, prepared, _ = change or self.prepare_take_over(launches)
         if change is not None:
-            self._memory.forget_all()
-            self.lethal.forget_sizes()
+            self._forget_sizes()
         if prepared is not None:
             self.events.put_in_force(prepared)
         replaced = self.pool.take_over(launches, renewed=change is not None)
@@ -249,6 +249,11 @@ class ServedService:
         else:
             self._joining.reconsider()
         return replaced
+
+    def _forget_sizes(self) -> None:
+        """Forget how large batches may be, because the code has changed."""
+        self._memory.forget_all()
+        self.lethal.forget_sizes()
 
     async def close(self) -> None:
         """Disconnect the workers. The supervisor's workers exit; others reconnect."""

@@ -60,6 +60,7 @@ class WorkerEvents:
 
     Args:
         readiness_changed: called when the service may have become ready or not ready.
+        code_changed: called when workers with another description serve.
     """
 
     def __init__(
@@ -71,12 +72,14 @@ class WorkerEvents:
         settings: GatewaySettings,
         *,
         readiness_changed: Callable[[], object],
+        code_changed: Callable[[], object],
         log: ServiceLog,
     ) -> None:
         self.settings = settings
         self.log = log
         self._ready = batching.ready
         self._readiness_changed = readiness_changed
+        self._code_changed = code_changed
         self._dispatcher = batching.dispatcher
         self._apis = apis
         self._memory = memory
@@ -185,6 +188,8 @@ class WorkerEvents:
 
     def put_in_force(self, prepared: Prepared) -> None:
         """Serve the APIs of a prepared service. This cannot fail."""
+        if prepared.service != self._apis.service:
+            self._code_changed()
         self._apis.put_in_force(prepared)
         self._readiness_changed()
         if not self.described.done():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.gateway_stage import GatewayStage, problem
 from tests.gateway.running import turns
+from tests.gateway.services.memory_stage import answered
 from tests.gateway.worker_peer import TOKEN, Peer, application, dial
 from tests.loops import until
 from uncork_gateway import GatewaySettings
@@ -179,6 +180,20 @@ async def test_another_version_takes_over_when_it_is_complete(tmp_path: Path) ->
             assert (await asking[0]).status_code == 200
             one.close()
         await until(lambda: on.in_force == "A")
+
+
+async def test_what_fits_into_memory_is_learned_anew_for_other_code(tmp_path: Path) -> None:
+    """Also on a worker that gets the place of one with old code."""
+    async with remote_only(tmp_path) as on:
+        old = await on.remote("a")
+        await answered(on, old, limit=3.0)
+        await on.remote("b", B)
+        assert await old.dismissed() == TAKEN_OVER
+        new = await on.remote("c", C)
+        assert on.in_force == "C"
+        assert on.service.pool.ready() == {0}
+        [batch] = await answered(on, new)
+        assert batch.fits is None
 
 
 async def test_an_old_worker_answers_what_it_runs_and_a_new_one_what_is_queued(tmp_path: Path) -> None:
