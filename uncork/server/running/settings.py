@@ -9,6 +9,7 @@ from uncork.server.running.revision import Revision
 from uncork.server.running.server import NO_FILES, RunningServer, files_of
 from uncork.server.services import ONLY, errors_of, services_of
 from uncork.server.workers.placement import check_placement
+from uncork.server.workers.worker_port import check_token
 
 
 def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> None:
@@ -22,6 +23,7 @@ def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> N
     for name, one in services.items():
         with errors_of(name):
             check_placement(one)
+            check_token(one, on_ray=one.ray_address is not None)
 
 
 class RunningSettings(RunningServer):

@@ -87,6 +87,19 @@ def check_worker_port(options: WorkerPortOptions, *, has_port: bool) -> None:
         raise WrongUsage(f"{', '.join(flags(*given).values())} {requires} --worker-port or --on ray")
 
 
+def check_token(options: WorkerPortOptions, *, on_ray: bool) -> None:
+    """Refuse a worker port without a token, unless only workers on Ray connect.
+
+    Raises:
+        WrongUsage: if there is one.
+    """
+    if options.worker_port is not None and options.worker_token_file is None and not on_ray:
+        raise WrongUsage(
+            "--worker-port requires --worker-token-file, a file with a secret; make one with: "
+            "openssl rand -hex 32"
+        )
+
+
 @contextmanager
 def open_worker_port(
     options: WorkerPortOptions, credentials: WorkerCredentials, *, workers: int, on_ray: bool = False
@@ -102,14 +115,9 @@ def open_worker_port(
             raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
         yield None
         return
-    token, tls = credentials.token, credentials.tls
-    if token is None and on_ray:
-        token = secrets.token_hex(32).encode()
-    if token is None:
-        raise WrongUsage(
-            "--worker-port requires --worker-token-file, a file with a secret; make one with: "
-            "openssl rand -hex 32"
-        )
+    check_token(options, on_ray=on_ray)
+    # Without a file, only workers on Ray can connect, each with a token of its own.
+    token, tls = credentials.token or secrets.token_hex(32).encode(), credentials.tls
     if tls is None and not (options.worker_insecure or is_loopback(options.worker_host)):
         raise WrongUsage(
             f"--worker-host {options.worker_host} requires --worker-tls-cert: without TLS, requests and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -311,6 +312,20 @@ def test_nothing_is_loaded_next_to_a_service_without_a_name() -> None:
     for name in ("beer", "wine"):
         with pytest.raises(WrongUsage, match=rf"^service '{name}' cannot be loaded: the only service has no"):
             settings.loading(name)
+
+
+def test_a_worker_port_cannot_lose_its_token() -> None:
+    """Otherwise workers would need the former one, until the next start is refused."""
+    options = ServeOptions(workers="0", worker_port=7000, worker_token_file=Path("token"))
+    settings = RunningSettings(
+        options=replace(options, reread=lambda: replace(options, worker_token_file=None)),
+        credentials=read_credentials(options),
+        place=cast(Place, None),
+        servers=None,
+        services={},
+    )
+    with pytest.raises(WrongUsage, match=r"^--worker-port requires --worker-token-file, a file with"):
+        settings.read()
 
 
 async def test_only_a_reload_forgets_unloaded_services_that_are_no_longer_configured() -> None:
