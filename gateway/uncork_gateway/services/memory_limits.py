@@ -14,8 +14,8 @@ from uncork_gateway.service_log import ServiceLog
 class MemoryLimits:
     """Learns limits from the replies of workers, and sets them in the dispatcher.
 
-    A limit belongs to a place, the index of a worker: the next process there starts with it. Other code
-    starts without.
+    A limit belongs to a place, the index of a worker: the next process there starts with it, unless
+    another program has started it on another machine. Other code starts without.
 
     Args:
         counts_cost: returns True for an API that limits cost instead of rows.
@@ -31,6 +31,8 @@ class MemoryLimits:
         """The limits after batches that have killed workers."""
         self._workers: dict[int, int] = {}
         """The key of the worker that was ready last, by index."""
+        self._hosts: dict[int, str] = {}
+        """The machine of that worker, by index."""
         text = "Most rows in a batch for this worker, or cost, because more did not fit into its memory."
         self._gauge = Gauge("uncork_batch_limit", text, ["api", "worker"], registry=None)
         text = "Calls of handlers that ran out of memory."
@@ -41,9 +43,16 @@ class MemoryLimits:
         """Return the limit that the worker with this index has reported; None without a limit."""
         return self._said.get((api, index))
 
-    def joined(self, worker: int, index: int, limits: Mapping[str, float], apis: Collection[str]) -> None:
+    def joined(
+        self, worker: int, index: int, limits: Mapping[str, float], apis: Collection[str], *, host: str
+    ) -> None:
         """Limit the batches of a worker that has become ready; its warm-up has found ``limits``."""
-        self._workers[index] = worker
+        if worker < 0 and self._hosts.get(index) != host:
+            # It only got the number that was free.
+            for known in (self._said, self._survived):
+                for place in [one for one in known if one[1] == index]:
+                    del known[place]
+        self._workers[index], self._hosts[index] = worker, host
         for api in apis:
             self.learn(worker, index, api, limits.get(api, self.of(api, index)))
             self._put_in_force(worker, index, api)

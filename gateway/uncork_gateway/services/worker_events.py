@@ -221,7 +221,7 @@ class WorkerEvents:
         if not worker.is_launched:
             self.log.info("worker %d on %s is ready", hello.index, hello.host)
         self._dispatcher.worker_ready(worker.key, place=hello.index, host=hello.host, takes_ahead=True)
-        self._memory.joined(worker.key, hello.index, ready.limits, self._apis.in_force)
+        self._memory.joined(worker.key, hello.index, ready.limits, self._apis.in_force, host=hello.host)
 
     def _recall(self, hello: Hello, ready: Ready) -> None:
         """Note the digest of the model; before the first batch, recall batch times of an earlier run."""

@@ -196,6 +196,18 @@ async def test_what_fits_into_memory_is_learned_anew_for_other_code(tmp_path: Pa
         assert batch.fits is None
 
 
+async def test_what_fits_into_memory_is_learned_anew_on_another_machine(tmp_path: Path) -> None:
+    """A worker that is started again where the last one was knows it."""
+    async with remote_only(tmp_path) as on:
+        for host, fits in (("small", None), ("small", 3.0), ("large", None)):
+            worker = await on.remote(host)
+            assert on.service.pool.ready() == {0}
+            [batch] = await answered(on, worker, limit=3.0)
+            assert batch.fits == fits
+            worker.close()
+            await until(lambda: not on.service.pool.ready())
+
+
 async def test_an_old_worker_answers_what_it_runs_and_a_new_one_what_is_queued(tmp_path: Path) -> None:
     async with remote_only(tmp_path) as on:
         old = await on.remote("a")
