@@ -86,6 +86,24 @@ async def test_a_worker_that_ray_cannot_place_is_reported(
         assert [one.message for one in caplog.records] == ["2 workers are waiting for Ray: no room"]
 
 
+async def test_workers_that_do_not_wait_any_more_are_not_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ray has placed them, or they were killed, while the helper asked for the reason."""
+    async with stage(tmp_path) as on:
+        helper = await on.started()
+        killed = await on.launcher.launch(0)
+        on.launcher.kill(killed.launch)
+        helper.send(Waiting([], "no room"))
+        helper.send(Waiting([killed.launch], "no room"))
+        waits = await on.launcher.launch(1)
+        helper.send(Waiting([killed.launch, waits.launch], "no room at all"))
+        await on.until_waiting([1], "no room at all")
+
+        assert {reason for _, reason in on.waiting} == {"", "no room at all"}
+        assert [one.message for one in caplog.records] == ["1 worker is waiting for Ray: no room at all"]
+
+
 async def test_a_reload_without_room_fails(tmp_path: Path) -> None:
     """With the reason. A worker that has started may take longer, and one that replaces no other may wait."""
     async with stage(tmp_path, room_s=1.0) as on:

@@ -235,10 +235,12 @@ class RayLauncher:
             planned.worker.ended.set_result(how)
 
     def _wait(self, launches: Sequence[int], reason: str) -> None:
-        if reason and reason != self._waiting_reason:
-            log.warning("%s waiting for Ray: %s", _workers_are(len(launches)), reason)
-        self._waiting_reason = reason
+        # While the helper asked for the reason, Ray may have placed them, or they were killed.
         waiting = [self._planned[launch] for launch in launches if launch in self._planned]
+        reason = reason if waiting else ""
+        if reason and reason != self._waiting_reason:
+            log.warning("%s waiting for Ray: %s", _workers_are(len(waiting)), reason)
+        self._waiting_reason = reason
         self._on_waiting(sorted({one.worker.index for one in waiting}), reason)
 
     def _report_waiting(self, reason: str) -> None:
