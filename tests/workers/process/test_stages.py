@@ -4,6 +4,7 @@ import json
 import random
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -103,7 +104,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def served(
-    service: Service, calls: Sequence[Call], *, most_ahead: int = 2
+    service: Service, calls: Sequence[Call], *, most_ahead: int = 2, due: list[float] | None = None
 ) -> list[tuple[Reply, list[bytes]]]:
     """Return the replies of a worker that has up to two batches at a time."""
     ours, theirs = socket.socketpair()
@@ -123,7 +124,7 @@ def served(
     with ThreadPoolExecutor(1) as pool, closing(GatewayConnection(theirs)) as gateway:
         talking = pool.submit(talk)
         with closing(Executor(service)) as executor:
-            due: list[float] = []
+            due = [] if due is None else due
             OverlappingStages(gateway, executor, due).serve()
             assert due == []
         return talking.result(HANG_S)
@@ -244,6 +245,39 @@ def test_a_batch_is_prepared_and_the_one_before_finished_while_the_handler_runs(
 
     assert [bodies for _, bodies in replies] == [[b'"first"'], [b'"second"']]
     assert all(reply.overlaps and reply.stages_s is not None for reply, _ in replies)
+
+
+class Timed(Service):
+    """Notes how much time each batch has left in its last stage; the second arrives while the first runs."""
+
+    def setup(self) -> None:
+        self.prepared, self.due, self.left = threading.Event(), list[float](), list[float]()
+
+    def first_half(self, rows: list[Any]) -> list[Any]:
+        if rows == ["second"]:
+            self.prepared.set()
+        return rows
+
+    def second_half(self, rows: list[Any]) -> list[Any]:
+        self.left.append(min(self.due) - time.monotonic())
+        return rows
+
+    @api(input=Json(), prepare=first_half, finish=second_half)
+    def predict(self, rows: list[Any]) -> list[Any]:
+        assert self.prepared.wait(HANG_S)
+        return rows
+
+
+@pytest.mark.usefixtures("always")
+def test_the_time_of_a_batch_begins_when_the_one_before_has_ended() -> None:
+    """As for the gateway; not when that one should have ended at the latest."""
+    service = Timed()
+    service.setup()
+
+    served(service, calls_of([["first"], ["second"]], timeout_s=1e6), due=service.due)
+
+    assert len(service.left) == 2
+    assert max(service.left) < 1.5e6
 
 
 class Hurried(Service):

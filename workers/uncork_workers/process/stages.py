@@ -8,6 +8,7 @@ thread, because waking another thread takes as long as a fast model.
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -42,8 +43,6 @@ class _Turn:
     batch: Batch
     bodies: list[bytes]
     run: StagedRun | None
-    due: float
-    """When it should have ended, on the monotonic clock."""
     is_ahead: bool = False
     """Whether it was prepared while another batch ran."""
     is_called: bool = False
@@ -70,6 +69,8 @@ class OverlappingStages:
         self._due = due
         self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
         """For the main thread; None: a thread has ended."""
+        self._open: deque[_Turn] = deque()
+        """The batches without a reply, in their order; the time of the first one runs."""
         self._finishing: SimpleQueue[_Turn | None] = SimpleQueue()
         self._repaired: SimpleQueue[None] = SimpleQueue()
         self._arrived = self._replied = 0
@@ -147,9 +148,10 @@ class OverlappingStages:
         behind: StagedRun | None = None
         for batch, bodies in self._gateway.batches():
             run = self._executor.in_stages(batch, bodies)
-            due = max([time.monotonic(), *self._due]) + batch.timeout_s
-            turn = _Turn(self._arrived, time.perf_counter(), batch, bodies, run, due)
-            self._due.append(due)
+            turn = _Turn(self._arrived, time.perf_counter(), batch, bodies, run)
+            self._open.append(turn)
+            if self._open[0] is turn:
+                self._limit_time(turn)
             self._arrived += 1
             # Not behind a batch without stages: it could become slower, and nothing would notice.
             if (
@@ -164,6 +166,10 @@ class OverlappingStages:
                 run.prepare()
             behind = run
             self._turns.put(turn)
+
+    def _limit_time(self, turn: _Turn) -> None:
+        """Begin the time of a batch. Two threads may do so for one; its reply ends both."""
+        self._due.append(time.monotonic() + turn.batch.timeout_s)
 
     def _overlaps_now(self, turn: _Turn) -> bool:
         return self._overlaps[turn.batch.api].is_on
@@ -185,7 +191,10 @@ class OverlappingStages:
             seconds = now - max(turn.arrived, self._replied_at)
             self._observe(turn, reply, seconds)
             self._replied_at = now
-            self._due.remove(turn.due)
+            self._open.popleft()
+            self._due.clear()
+            if self._open:
+                self._limit_time(self._open[0])
             self._replied += 1
             overlaps = turn.run is not None and self._overlaps_now(turn)
             self._gateway.reply(replace(reply, seconds=seconds, overlaps=overlaps), bodies)
