@@ -12,6 +12,7 @@ import msgspec
 
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.service_log import ServiceLog
+from uncork_workers.wire.dialing import USER_TIMEOUT_S, allow_unread
 from uncork_workers.wire.frames import (
     Frame,
     FrameDecoder,
@@ -219,9 +220,16 @@ class WorkerConnection(asyncio.Protocol):
             frame = frame_buffers(msgspec.structs.replace(batch, in_file=True))
         else:
             frame = frame_buffers(batch, bodies)
+        size_bytes = sum(map(len, frame))
+        if self.identity is not None:
+            # A worker that runs a batch may leave the next one unread if its buffer is full.
+            running_s = (
+                [run.batch.timeout_s for run in self._runs.values()] if size_bytes > _SMALL_BYTES else []
+            )
+            allow_unread(self._transport.get_extra_info("socket"), max([USER_TIMEOUT_S, *running_s]))
         self._runs[batch.batch] = _Run(batch, self._half, done, on_piece)
         self._half = 1 - self._half
-        if sum(map(len, frame)) < _SMALL_BYTES:
+        if size_bytes < _SMALL_BYTES:
             self._transport.write(b"".join(frame))
         else:
             self._transport.writelines(frame)

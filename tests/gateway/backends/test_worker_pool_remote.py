@@ -1,6 +1,8 @@
 """Workers on TCP in the pool: their indexes, standing by, joining, leaving, coming back."""
 
 import asyncio
+import socket
+import ssl
 from typing import Any
 
 import pytest
@@ -9,14 +11,17 @@ from tests.gateway.backends.listener_stage import LOOPS, Certificates, PortStage
 from tests.gateway.backends.pool_stage import BATCH, BODIES
 from tests.gateway.fake_worker import FakeWorker, service
 from tests.gateway.running import turns
+from tests.loops import until
 from uncork_dispatcher import WorkerLost
 from uncork_gateway.backends.worker_connection import Executed, WorkerConnection
 from uncork_workers.wire.messages import Batch, Failed, Goodbye, Hello, Leaving, Message, Ready, WarmUp
 
 
-async def standing_by(on: PortStage, instance: str = "x") -> tuple[FakeWorker, WorkerConnection]:
+async def standing_by(
+    on: PortStage, instance: str = "x", *, tls: ssl.SSLContext | None = None
+) -> tuple[FakeWorker, WorkerConnection]:
     """Connect a ready worker that stands by; return its end in the pool too."""
-    worker, index = await on.dial(instance=instance)
+    worker, index = await on.dial(instance=instance, tls=tls)
     worker.send(Hello(index=index, service=service(), host=instance))
     worker.send(Ready(profile={"echo": [(1.0, 0.5)]}))
     assert [what for what, _ in [await on.news.news.get() for _ in range(2)]] == ["described", "stands by"]
@@ -24,8 +29,10 @@ async def standing_by(on: PortStage, instance: str = "x") -> tuple[FakeWorker, W
     return worker, connection
 
 
-async def in_service(on: PortStage, instance: str = "x") -> tuple[FakeWorker, WorkerConnection]:
-    worker, connection = await standing_by(on, instance)
+async def in_service(
+    on: PortStage, instance: str = "x", *, tls: ssl.SSLContext | None = None
+) -> tuple[FakeWorker, WorkerConnection]:
+    worker, connection = await standing_by(on, instance, tls=tls)
     on.pool.join(connection)
     assert await on.news.news.get() == ("ready", connection.key)
     return worker, connection
@@ -99,6 +106,33 @@ async def test_a_worker_retires_after_its_batch() -> None:
         assert await on.news.news.get() == ("gone", connection.key)
         assert on.news.news.empty()
         assert on.news.batches == {}
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has this option")
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_large_batch_may_stay_unread_while_the_one_before_runs(loop: str, encrypted: bool) -> None:
+    """Else the system would end the connection to a worker that is busy for long."""
+    certificates = Certificates()
+
+    async def scenario() -> None:
+        async with worker_port(tls=certificates.server() if encrypted else None) as on:
+            worker, connection = await in_service(on, tls=certificates.client() if encrypted else None)
+            unread_s = []
+            for number, body in enumerate([b"", bytes(100_000), b"", bytes(100_000)]):
+                batch = Batch(number, "echo", 10, [len(body)], [1], timeout_s=90.0)
+                on.pool.execute(connection.key, batch, [body], lambda executed: None)
+                assert connection._transport is not None
+                its_socket = connection._transport.get_extra_info("socket")
+                unread_s.append(its_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000)
+                if number % 2:
+                    for _ in range(2):
+                        got, _ = await worker.batch()
+                        worker.answer(got, [b""])
+                    await until(lambda: not connection.is_busy)
+            assert unread_s == [10, 90, 10, 90]
+
+    run_on(loop, scenario())
 
 
 @pytest.mark.parametrize("state", ["idle", "starting", "standby"])

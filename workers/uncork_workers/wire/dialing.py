@@ -43,6 +43,7 @@ KEEPALIVE_IDLE_S = 4
 KEEPALIVE_INTERVAL_S = 2
 KEEPALIVE_PROBES = 3
 USER_TIMEOUT_S = 10
+_LONGEST_MS = 2**31 - 1
 
 
 class GatewayUnreachable(Exception):
@@ -227,8 +228,14 @@ def tune(connection: socket.socket) -> None:
         "TCP_KEEPIDLE": KEEPALIVE_IDLE_S,
         "TCP_KEEPINTVL": KEEPALIVE_INTERVAL_S,
         "TCP_KEEPCNT": KEEPALIVE_PROBES,
-        "TCP_USER_TIMEOUT": USER_TIMEOUT_S * 1000,
     }
     for name, value in values.items():
         if (number := getattr(socket, name, None)) is not None:
             connection.setsockopt(socket.IPPROTO_TCP, number, value)
+    allow_unread(connection, USER_TIMEOUT_S)
+
+
+def allow_unread(connection: socket.socket, seconds: float) -> None:
+    """Let data wait so long for a peer that reads nothing; after that, the system ends the connection."""
+    if (number := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, number, min(int(1000 * seconds), _LONGEST_MS))
