@@ -94,12 +94,15 @@ class Scaling:
 
     @property
     def wanted(self) -> int:
-        """The number of workers that the traffic needs; the target number while that is unknown."""
+        """The number of workers that the traffic needs; the target number while that is unknown.
+
+        It is 0 only while the service is asleep.
+        """
         if self._is_asleep:
             return 0
         if self.decision is None or (self.decision.reason.unknown and self.decision.reason.api is None):
-            return self._workers().target
-        return self.decision.wanted
+            return max(1, self._workers().target)
+        return max(1, self.decision.wanted)
 
     async def run(self) -> None:
         """Count arrivals every second, and decide every :data:`LOOK_S` seconds, until cancelled."""

@@ -151,6 +151,8 @@ async def test_as_many_as_there_are_are_wanted_while_the_need_is_unknown() -> No
 
     assert on.scaling.decision is not None
     assert on.scaling.wanted == 4
+    on.count = 0
+    assert on.scaling.wanted == 1
 
 
 async def test_the_time_from_launch_to_ready_is_exported(tmp_path: Path) -> None:
