@@ -143,10 +143,23 @@ def test_processes_share_the_schedule(url: str) -> None:
 
 def test_clients_that_wait_for_their_answers(url: str) -> None:
     done = run_uncork(
-        "loadtest", url, "--clients", "5", "--processes", "2", "--shape", "2", *BRIEF, "--json", "-"
+        "loadtest",
+        url,
+        "--clients",
+        "5",
+        "--processes",
+        "2",
+        "--shape",
+        "2",
+        *BRIEF,
+        "--json",
+        "-",
+        "--header",
+        "X-Api-Key: secret",
     )
     found = figures(done)
 
+    assert found["plan"]["headers"] == ["X-Api-Key"]
     assert found["connections"] == 5
     assert found["summary"]["good"] == found["summary"]["requests"] > 0
 

@@ -87,10 +87,11 @@ def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) ->
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
-    """Return a plan for JSON, with the number of its bodies instead of the bodies."""
+    """Return a plan for JSON: how many bodies it has, and which headers; their values may be keys."""
     payload = plan.payload
     return {
         **{one.name: getattr(plan, one.name) for one in fields(plan) if one.name != "payload"},
+        "headers": [name for name, _ in plan.headers],
         "bodies": len(payload.bodies),
         "random": payload.random,
         "function": payload.function,
