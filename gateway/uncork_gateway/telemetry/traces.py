@@ -75,11 +75,12 @@ class Traces:
 
     def begin_request(self, target: bytes, trace: Sequence[Header]) -> RequestSpan:
         path = printable(path_of(target))
+        received: dict[str, list[str]] = {}
+        for name, value in trace:  # a tracestate may come in several lines
+            received.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
         span = self._tracer.start_span(
             f"POST {path}",
-            context=_propagator.extract(
-                {name.decode("latin-1"): value.decode("latin-1") for name, value in trace}, context=Context()
-            ),
+            context=_propagator.extract(received, context=Context()),
             kind=SpanKind.SERVER,
             attributes={"http.request.method": "POST", "url.path": path, "http.route": path},
         )

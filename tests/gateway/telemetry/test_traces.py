@@ -160,6 +160,12 @@ async def test_a_request_is_in_the_trace_of_its_client(
     assert told.context.trace_state.get("a") == "b"
 
 
+def test_a_tracestate_may_come_in_several_lines() -> None:
+    trace = [(b"traceparent", CLIENT.encode()), (b"tracestate", b"a=1,b=2"), (b"tracestate", b"c=3")]
+    span = Seen().traces.begin_request(b"/echo", trace).span
+    assert span.get_span_context().trace_state == {"a": "1", "b": "2", "c": "3"}
+
+
 async def test_a_request_that_joins_another_says_so(tmp_path: Path) -> None:
     """It has the batch of the other, whose client may leave, and end its span, before the batch begins."""
     seen = Seen()
