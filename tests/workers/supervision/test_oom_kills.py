@@ -8,7 +8,7 @@ import pytest
 
 from tests.loops import until
 from tests.workers.supervision.crowd import crowd
-from uncork_workers.supervision.oom_kills import OomKills, counter_file, kills_in
+from uncork_workers.supervision.oom_kills import OomKills, kills_in
 
 # Of Linux 6.18.
 EVENTS = "low 0\nhigh 0\nmax 14\noom 2\noom_kill {}\noom_group_kill 0\nsock_throttled 0\n"
@@ -62,23 +62,6 @@ def test_a_file_that_vanishes_is_no_evidence_and_neither_is_its_return(tmp_path:
     counter.path.unlink()
     counter.path.mkdir()
     assert not kills.is_one_more()
-
-
-def test_the_counter_is_that_of_the_cgroup_of_the_process(tmp_path: Path) -> None:
-    service, slice_ = tmp_path / "a.slice/b:c.service", tmp_path / "memory/a.slice"
-    for folder in (service, slice_):
-        folder.mkdir(parents=True)
-        (folder / "memory.oom_control").touch()
-    v2 = "0::/a.slice/b:c.service\n"
-    v1 = f"9:name=systemd:/\n4:cpu,memory:/a.slice\n{v2}"
-    (service / "memory.events").touch()
-
-    assert counter_file(v2, tmp_path) == service / "memory.events"
-    assert counter_file(v1, tmp_path) == slice_ / "memory.oom_control"
-    assert counter_file("0::/\n", tmp_path) == tmp_path / "memory.events"
-    # In a container, the host's path is not mounted.
-    assert counter_file("4:memory:/docker/1f\n", tmp_path) == tmp_path / "memory/memory.oom_control"
-    assert counter_file("1:cpu:/\n", tmp_path) is None
 
 
 def test_systems_without_cgroups_know_of_no_kill() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated
 
-import psutil
 import typer
 
 from uncork.cli.check.figures import Figures, Plan
@@ -23,6 +22,7 @@ from uncork.server.services import about, errors_of, services_of
 from uncork.server.workers.requirements import require_resources
 from uncork_gateway.services.paths import check_paths
 from uncork_workers.cores import usable_cores
+from uncork_workers.memory import free_bytes
 from uncork_workers.wire.values import DefinitionError
 
 
@@ -78,7 +78,7 @@ def _plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
         gpus=tuple(options.gpu_names),
         cores=usable_cores(),
         threads=_threads_in({**os.environ, **options.variables}),
-        free_bytes=psutil.virtual_memory().available,
+        free_bytes=free_bytes(),
         max_worker_memory_bytes=options.recycling.memory_bytes,
         max_body_bytes=options.max_body_bytes,
         max_queue_rows=options.max_queue_rows,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-_CGROUPS = Path("/sys/fs/cgroup")
+from uncork_workers.memory import own_cgroup_file
 
 
 class OomKills:
@@ -22,10 +22,7 @@ class OomKills:
     @classmethod
     def here(cls) -> "OomKills":
         """Return the counter of this process's cgroup."""
-        try:
-            return cls(counter_file(Path("/proc/self/cgroup").read_text(), _CGROUPS))
-        except OSError:
-            return cls(None)
+        return cls(own_cgroup_file("memory.oom_control", "memory.events"))
 
     def is_one_more(self) -> bool:
         """Return True if the kernel has killed exactly one process since the last call, or since the start.
@@ -41,29 +38,6 @@ class OomKills:
             return None if self._file is None else kills_in(self._file.read_text())
         except (OSError, ValueError):
             return None
-
-
-def counter_file(cgroups: str, root: Path) -> Path | None:
-    """Return the file with the kills of a process's memory cgroup.
-
-    Args:
-        cgroups: the content of the process's ``/proc/PID/cgroup``.
-        root: where cgroups are mounted.
-    """
-    found = None
-    for line in cgroups.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(","):
-            found = root / "memory", path, "memory.oom_control"  # version 1, which has precedence
-            break
-        if not controllers:
-            found = root, path, "memory.events"
-    if found is None:
-        return None
-    mount, path, name = found
-    own = mount / path.lstrip("/") / name
-    # Version 1 in a container: the path is that of the host, but only the container's part is mounted.
-    return own if own.exists() else mount / name
 
 
 def kills_in(text: str) -> int | None:
