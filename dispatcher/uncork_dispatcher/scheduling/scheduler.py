@@ -176,8 +176,8 @@ class Scheduler:
             oldest = self._queues.most_urgent(share.apis) if first is None else None
             if oldest is not None and oldest.retry is None and not oldest.bulk:
                 # Late requests that no prediction sheds would otherwise wait for ever behind larger queues.
-                predicts = self._apis[oldest.api].model.can_predict(0)
-                first = self._largest_at_risk(oldest.api, now) if predicts else None
+                sheds = not oldest.most_urgent.follows and self._apis[oldest.api].model.can_predict(0)
+                first = self._largest_at_risk(oldest.api, now) if sheds else None
         if first is not None:
             yield first
         for queue in self._queues.to_ask(share.apis, now):

@@ -127,16 +127,17 @@ def test_a_policy_may_hold_groups_at_risk() -> None:
     assert [start.group for start in starts(poll_all(core, now + 0.1))] == [1]
 
 
-def test_where_the_goal_is_out_of_reach_no_group_waits_for_ever() -> None:
-    """All requests are late then, and no prediction refuses them: the oldest group goes first."""
+@pytest.mark.parametrize(("goal_s", "follows"), [(0.01, False), (0.05, True)])
+def test_late_requests_that_no_prediction_refuses_do_not_wait_for_ever(goal_s: float, follows: bool) -> None:
+    """The goal is out of reach, or it is a part of an accepted request: the oldest group goes first."""
     core = core_with(ApiRules(name="a"))
     now = teach(core, 0.02)
-    core.set_api(ApiRules(name="a", goal_s=0.01))
+    core.set_api(ApiRules(name="a", goal_s=goal_s))
     core.submit("running", api="a", group="large", now=now)
     [running] = starts(poll_all(core, now))
-    core.submit("small", api="a", group="small", now=now)
+    core.submit("small", api="a", group="small", now=now, follows=follows)
     groups = []
-    for number in range(10):
+    for number in range(2):
         for each in range(3):
             assert core.submit((number, each), api="a", group="large", now=now) is None
         now += 0.02
