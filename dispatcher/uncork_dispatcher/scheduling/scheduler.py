@@ -285,7 +285,10 @@ class Scheduler:
         if queue.retry is None and behind is None and api.bulk_backlog.requests and not queue.bulk:
             bulk_rows = self._room.ride(queue, fill, estimate, now, fits, draining=self.draining)
         taken = fill.taken
-        predicted_s = measures.estimate.slowed(slowdown).seconds(measures.size(taken))
+        by_measure = measures.estimate.slowed(slowdown)
+        predicted_s = by_measure.seconds(measures.size(taken))
+        if taken.rows > api.limit_rows:  # one large request, for which the worker makes several calls
+            predicted_s += by_measure.intercept_s * (math.ceil(taken.rows / api.limit_rows) - 1)
         if behind is None:
             predicted_s += api.model.prepare_s(taken.rows)
         else:

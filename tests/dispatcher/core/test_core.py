@@ -218,6 +218,14 @@ def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
     assert start_one(core, 2, now=0.6).predicted_s == pytest.approx(0.3)
 
 
+def test_a_request_above_the_limit_takes_several_calls() -> None:
+    core = core_with(ApiRules(name="a", max_batch_rows=10))
+    core.profile("a", 0, [(rows, 0.1 + 0.01 * rows) for rows in (1, 5, 10)] * 10, now=0.0)
+    core.submit("large", api="a", rows=35, now=0.0)
+    [start] = starts(poll_all(core, 0.0))
+    assert start.predicted_s == pytest.approx(4 * 0.1 + 35 * 0.01, rel=0.01)
+
+
 def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
     core = core_with(api())
     core.submit(1, api="a", rows=30, now=0.0)
