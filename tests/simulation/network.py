@@ -275,5 +275,8 @@ class _Socket:
 
     getpeername = getsockname
 
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        assert not self.end.is_closing()
+
     def fileno(self) -> int:
         raise OSError

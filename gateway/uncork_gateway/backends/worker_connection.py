@@ -221,7 +221,7 @@ class WorkerConnection(asyncio.Protocol):
         else:
             frame = frame_buffers(batch, bodies)
         size_bytes = sum(map(len, frame))
-        if self.identity is not None:
+        if self.identity is not None and not self._transport.is_closing():
             # A worker that runs a batch may leave the next one unread if its buffer is full.
             running_s = (
                 [run.batch.timeout_s for run in self._runs.values()] if size_bytes > _SMALL_BYTES else []
