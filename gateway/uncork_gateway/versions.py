@@ -82,6 +82,11 @@ class VersionChoice(Generic[Option]):
         return weighted[-1][1]  # rounding
 
 
+def described(options: Sequence[tuple[Candidate, Option]]) -> Option:
+    """Return the option that pages describe: of several versions with weights, the highest that is ready."""
+    return VersionChoice(options, random=lambda: 0.0).choose()
+
+
 class VersionedRoute:
     """A path that several versions serve."""
 

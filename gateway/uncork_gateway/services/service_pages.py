@@ -26,7 +26,7 @@ from uncork_gateway.pages.plain_pages import Pages
 from uncork_gateway.protocols.rows import error_body
 from uncork_gateway.repository import Repository, RepositoryAccess
 from uncork_gateway.services.catalogue import Catalogue, Offer
-from uncork_gateway.versions import VersionChoice
+from uncork_gateway.versions import described
 
 _MOST_NAMED = 5
 
@@ -157,5 +157,5 @@ def _defaults_last(offers: Mapping[str, Offer]) -> list[str]:
     chosen: set[str] = set()
     for name in {offer.name.name for offer in offers.values()}:
         options = [(one.candidate, text) for text, one in offers.items() if one.name.name == name]
-        chosen.add(VersionChoice(options, random=lambda: 0.0).choose())
+        chosen.add(described(options))
     return sorted(offers, key=chosen.__contains__)

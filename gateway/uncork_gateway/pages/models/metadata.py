@@ -19,7 +19,7 @@ from uncork_gateway.pages.nearest import nearest
 from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.tensors import TF_TYPES, TensorSpec
 from uncork_gateway.telemetry.metrics import ApiTally
-from uncork_gateway.versions import FIRST, Candidate, VersionChoice
+from uncork_gateway.versions import FIRST, Candidate, described
 from uncork_workers.wire.dialing import VERSION as SERVER_VERSION
 from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
@@ -283,8 +283,7 @@ def find_model(name: str, models: ModelVersions, *, version: str = "") -> Model:
 
 def default_of(versions: Mapping[str, Model]) -> Model:
     """Return the version that would get a request that names none; of several with weights, the highest."""
-    options = [(model.source.candidate, model) for model in versions.values()]
-    return VersionChoice(options, random=lambda: 0.0).choose()
+    return described([(model.source.candidate, model) for model in versions.values()])
 
 
 def server_of(*, statistics: bool) -> dict[str, Any]:
