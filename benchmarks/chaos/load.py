@@ -19,7 +19,7 @@ from uncork_loadtests.servers import HOST
 
 # Enough that no request waits for a connection while the gateway's queue is full, and few enough for it.
 _MAX_CONNECTIONS = 1000
-# More are closed after a burst: descriptors that stay open are those of the gateway's faults.
+# More are closed after a burst, so that the gateway's descriptors rise only if it leaks them.
 _MAX_IDLE = 100
 _LONG_PAD = 20_000
 _GRPC_SHARE = 0.3

@@ -118,7 +118,7 @@ class Dispatcher:
         equally.
 
         Only requests with the same ``key`` and ``group`` share a batch. While requests of 1,000 groups of a
-        class are queued, those of its other groups are refused; None is no group.
+        class are queued, requests of its other groups are refused; None is no group.
 
         ``expires_at`` is when the client gives up; it can only make the deadline earlier. ``source``
         identifies the client. If the API is ``fair``, each ``flow`` gets an equal share. With ``bulk``, the

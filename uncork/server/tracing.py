@@ -64,7 +64,7 @@ def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Tra
 
 
 def resource_of(environment: Mapping[str, str]) -> Resource:
-    """Return what the environment says about the server, whose service is ``uncork`` by default."""
+    """Return the resource that the environment describes; its service is ``uncork`` by default."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     said = OTELResourceDetector().detect().attributes

@@ -29,11 +29,11 @@ def free_bytes() -> int:
 def free_in_cgroup(limit: Path, used: Path, counts: Path) -> int | None:
     """Return the memory that is left below the limit of a cgroup; None without one.
 
-    What is cached of files that nobody has read for a while counts as free.
+    Cached files that nobody has read for a while count as free.
     """
     try:
         cached = dict(line.split(" ", 1) for line in counts.read_text().splitlines())
-        # Version 1 counts that of cgroups within under a name of its own.
+        # Version 1 has another name for the sum over a cgroup and its children.
         droppable = int(cached.get("total_inactive_file") or cached["inactive_file"])
         return max(0, int(limit.read_text()) - int(used.read_text()) + droppable)
     except (OSError, ValueError, KeyError):  # the limit may be "max"
@@ -67,7 +67,7 @@ def cgroup_file(cgroups: str, root: Path, name_in_version_1: str, name: str) -> 
         return None
     mount, path, name = found
     own = mount / path.lstrip("/") / name
-    # Version 1 in a container: the path is that of the host, but only the container's part is mounted.
+    # In a container, version 1 gives the host's path, but only the container's part is mounted.
     return own if own.exists() else mount / name
 
 

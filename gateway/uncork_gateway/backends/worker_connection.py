@@ -223,10 +223,9 @@ class WorkerConnection(asyncio.Protocol):
         size_bytes = sum(map(len, frame))
         if self.identity is not None and not self._transport.is_closing():
             # A worker that runs a batch may leave the next one unread if its buffer is full.
-            running_s = (
-                [run.batch.timeout_s for run in self._runs.values()] if size_bytes > _SMALL_BYTES else []
-            )
-            allow_unread(self._transport.get_extra_info("socket"), max([USER_TIMEOUT_S, *running_s]))
+            before = self._runs.values() if size_bytes > _SMALL_BYTES else ()
+            unread_s = max([USER_TIMEOUT_S, *[run.batch.timeout_s for run in before]])
+            allow_unread(self._transport.get_extra_info("socket"), unread_s)
         self._runs[batch.batch] = _Run(batch, self._half, done, on_piece)
         self._half = 1 - self._half
         if size_bytes < _SMALL_BYTES:

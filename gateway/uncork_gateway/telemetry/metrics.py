@@ -180,7 +180,7 @@ class Metrics(Collector):
         return self._tally(self._bulk, name)
 
     def of_classes(self, name: str) -> Sequence[ApiTally]:
-        """Return the counts of an API, and those of its second class if it has classes."""
+        """Return the counts of an API for each of its classes; one if it has none."""
         return (self.api(name), self.bulk(name)) if name in self._classes else (self.api(name),)
 
     def set_classes(self, api: str, names: tuple[str, str] | None) -> None:

@@ -333,7 +333,7 @@ class Truncating(Service):
 
 
 def test_rows_longer_than_the_model_takes_run_in_one_call() -> None:
-    """As those of the gateway, for which they count as long as the model makes them."""
+    """As in the gateway, a row counts with the length that the model cuts it to."""
     service = Truncating()
     with closing(Executor(service)) as executor:
         ended = warm_up(executor, examples_of(Truncating, []), seconds=60, on_size=to_nobody)

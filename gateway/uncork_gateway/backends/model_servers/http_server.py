@@ -269,7 +269,7 @@ def read_retry_after_s(headers: Iterable[Header], *, now: datetime) -> float:
     else:
         try:
             when = parsedate_to_datetime(value)
-        except (ValueError, OverflowError):  # the latter by years beyond those of C
+        except (ValueError, OverflowError):  # OverflowError: a year too large for C
             return 0.0
         if when.tzinfo is None:  # "-0000" means UTC from an unknown time zone
             when = when.replace(tzinfo=UTC)

@@ -46,7 +46,7 @@ class ModelSource(NamedTuple):
     """The service behind a model.
 
     Attributes:
-        tallies: returns the counts of an API, and those of its second class if it has classes.
+        tallies: returns the counts of an API for each of its classes; one if it has none.
         unready: returns why the model is not ready; empty if it is.
         candidate: its version, with its share of the requests that name none.
     """
@@ -80,7 +80,7 @@ class Model(NamedTuple):
 
     @property
     def tallies(self) -> Sequence[ApiTally]:
-        """The counts of the model's API, and those of its second class if it has classes."""
+        """The counts of the model's API for each of its classes; one if it has none."""
         return self.source.tallies(self.api.name)
 
     @property

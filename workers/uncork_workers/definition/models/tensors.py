@@ -169,7 +169,7 @@ def _rows_of(columns: Mapping[str, np.ndarray[Any, Any]]) -> list[Row]:
 def by_shape(
     rows: Sequence[Row], *, least: int = 0
 ) -> list[tuple[list[int], dict[str, np.ndarray[Any, Any]]]]:
-    """Return the rows as arrays by input, those of equal shapes together, with the positions of the rows.
+    """Return the rows grouped by shape, each group as arrays by input, with the positions of its rows.
 
     The last row of a group is repeated, also its position, until the group has the ``least`` number of rows.
     """
