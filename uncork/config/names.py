@@ -47,7 +47,19 @@ Commands = Mapping[str, type[Any]]
 CONFIG = "config"
 """The option that names the configuration file; the file itself cannot set it."""
 
-OF_CODE = ("input", "output", "warmup", "errors")
+OF_CODE = (
+    "input",
+    "output",
+    "warmup",
+    "errors",
+    "group_by",
+    "classes",
+    "coalesce",
+    "headers",
+    "prepare",
+    "finish",
+    "concurrency",
+)
 """Arguments of ``@api`` that only code can give."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import uncork
 from tests.uncork.config.asking import options_of
 from uncork.cli.configurable import CONFIGURABLE
 from uncork.config.environment import read_environment
+from uncork.config.names import OF_CODE
 from uncork_workers.wire.overrides import ARGUMENTS, Override, apply_overrides, check_reserved
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, ServiceDescription
 from uncork_workers.wire.values import DefinitionError
@@ -72,6 +75,10 @@ def test_every_argument_can_stand_in_file_and_environment(argument: str, tmp_pat
 
 def test_arguments_of_apis_have_samples() -> None:
     assert (*SAMPLES,) == ARGUMENTS == ("route", *ApiSettings.__struct_fields__)
+
+
+def test_other_arguments_are_known_to_be_of_code() -> None:
+    assert {*ARGUMENTS, *OF_CODE} == {*inspect.signature(uncork.api).parameters}
 
 
 PLACES = ("file, all", "file, api", "environment, all", "environment, api", "command line")
