@@ -126,7 +126,10 @@ def _of_numbers(first: Array, second: Array, tolerance: Tolerance, path: Path) -
     if gaps[at] > most[at]:
         where = _where((*path, *map(int, at)))
         numbers = (f"{first[at]:.6g}", f"{second[at]:.6g}")
-        yield _difference(float(gaps.max() / most.max()), where, *numbers, tolerance=str(tolerance))
+        # Half precision widens what may differ, not what is much for the list.
+        unit = min(tolerance, FLOATS)
+        largest = unit.absolute + unit.relative * np.nan_to_num(np.abs(first)).max()
+        yield _difference(float(gaps.max() / largest), where, *numbers, tolerance=str(tolerance))
 
 
 def _of_others(first: Any, second: Any, path: Path) -> Comparison:

@@ -84,8 +84,9 @@ class Comparison:
     Attributes:
         key: of the advice; empty if nothing is wrong.
         figures: of the advice.
-        excess: the largest gap between floats of a list, as a multiple of the largest tolerance there; 1 for
-            bytes, infinite for other values and faults, 0 if no fault was found.
+        excess: the largest gap between floats of a list, as a multiple of the largest tolerance there, or
+            in half precision of the one for float32; 1 for bytes, infinite for other values and faults, 0 if
+            no fault was found.
     """
 
     key: str = ""

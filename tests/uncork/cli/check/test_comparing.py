@@ -166,6 +166,10 @@ CASES: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "the size of an image": ("array", lambda rows: [Image.new("L", (len(rows), 1)) for _ in rows]),
     "a little": ("array", lambda rows: rows * [1, 1 + 0.01 * (len(rows) - 1), 1]),
     "near zero": ("array", lambda rows: np.stack([[1.0, 0.001 * len(rows)]] * len(rows))),
+    "a quarter, in half precision": (
+        "array",
+        lambda rows: (rows * (0.75 if len(rows) > 1 else 1)).astype(np.float16),
+    ),
     "rounded bytes": ("array", lambda rows: [b"abc" + bytes([len(rows)]) for _ in rows]),
     "no bytes": ("array", lambda rows: [b"" if len(rows) > 1 else b"a" for _ in rows]),
     "media types": ("array", lambda rows: [b"" if len(rows) > 1 else 1 for _ in rows]),
