@@ -147,7 +147,8 @@ def _error(
     scope: Scope, status: int, detail: str, headers: dict[str, str], refused: RefusalReason | None = None
 ) -> Response:
     path = route_path(scope)
-    if path.startswith(PREFIXES) or path in ROOTS:
+    # Cohere has a route of this prefix, at which text models are like other APIs.
+    if path in ROOTS or (path.startswith(PREFIXES) and path != "/v2/rerank"):
         return Response(error_body(detail), status, headers=headers, media_type="application/json")
     return problem_response(scope, status, detail, headers, refused)
 

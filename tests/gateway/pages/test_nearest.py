@@ -64,6 +64,17 @@ async def test_an_api_below_v1_is_named_like_any_other(tmp_path: Path) -> None:
         assert problem(await on.http.get("/v1/embeddings"), 405).endswith("use POST")
 
 
+async def test_errors_of_text_models_have_one_form_at_all_routes(tmp_path: Path) -> None:
+    """Also at Cohere's, which begins as those of the Open Inference Protocol."""
+    paths = ("/v1/rerank", "/v2/rerank", "/rerank")
+    rank = ApiDescription(name="rank", route="/rank", input={"kind": "json"}, aliases=paths, task="rerank")
+    async with gateway(tmp_path) as on:
+        await on.worker(serves=service(rank))
+
+        for path in paths:
+            assert problem(await on.http.get(path), 405) == f"GET is not allowed for {path}; use POST"
+
+
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
