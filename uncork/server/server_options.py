@@ -177,7 +177,7 @@ class ServerOptions(ListenerOptions):
     traces: bool | None = option(
         None,
         "Send OpenTelemetry spans for requests and batches, as configured by the standard OTEL_ variables.",
-        show_default="on if OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT is set",
+        show_default="on if OTEL_TRACES_EXPORTER or an OTLP endpoint is set",
     )
     sources: Mapping[str, Source] = field(default_factory=dict)
     api_overrides: Sequence[tuple[Kind, Override]] = ()
