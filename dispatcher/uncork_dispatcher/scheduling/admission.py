@@ -199,17 +199,19 @@ class Admission:
 
         By then, the backlog is done, or the part of it before the refused ``entry``, and earlier refused
         clients have retried: at most two minutes or, without workers, twice the time until one is due. Before
-        any worker can be predicted to be free, it is when the next one is due, however long that takes.
+        any worker can be predicted to be free, it is when the next one is due, however long that takes. A
+        refused client counts as one large batch at most, so that no huge request puts off all others.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
         free_at = self._free_at(now)
         due = free_at[0] if free_at and not slots.workers else -math.inf
         if entry is not None and entry.bulk and free_at:
             rate = self._room.rate(api, free_at, now)
-            finish, seconds = free_at[0] + api.bulk_backlog.rows / rate, rows / rate
+            finish = free_at[0] + api.bulk_backlog.rows / rate
+            seconds = min(rows, api.rules.max_batch_rows) / rate
             wait_s = self._bulk_retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
             return max(SHORTEST_RETRY_S, wait_s)
-        batch_rows = min(api.limit_rows, estimate.earned_rows / EARNED_REACH)
+        batch_rows = min(api.limit_rows, largest := estimate.earned_rows / EARNED_REACH)
         if not free_at or batch_rows == 0:
             return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
         finish, backlog_rows, requests = free_at[0], api.backlog.rows, api.backlog.requests
@@ -218,7 +220,7 @@ class Admission:
             backlog_rows, requests = backlog_rows - entry.rows, requests - 1
         if requests:
             finish = self._finish(free_at, rows=backlog_rows, requests=requests)
-        seconds = rows * (estimate.seconds(batch_rows) / (len(free_at) * batch_rows))
+        seconds = min(rows, largest) * (estimate.seconds(batch_rows) / (len(free_at) * batch_rows))
         wait_s = self._retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
         return max(SHORTEST_RETRY_S, wait_s)
 

@@ -133,6 +133,14 @@ def test_those_who_are_refused_together_are_told_to_come_back_one_by_one() -> No
     assert admission.retry_after_s(rows=1, now=1000.0) >= 3.0, "the line is over"
 
 
+def test_a_refused_request_of_many_rows_does_not_put_off_others() -> None:
+    """It takes a turn as long as the largest batch so far: 1 s, at a tenth of what a worker carries."""
+    admission = admission_of(api(queued=4, max_batch_rows=1), slots(busy=1))
+
+    assert admission.retry_after_s(rows=1_000_000, now=0.0) == pytest.approx(5.0)
+    assert admission.retry_after_s(rows=1, now=0.0) == pytest.approx(15.0 * 1.618034)
+
+
 def test_retry_after_is_a_second_where_batches_take_no_time() -> None:
     """A clock of low resolution measures short batches so. Nobody has to wait for anybody else."""
     model = Api(ApiRules(name="a"))

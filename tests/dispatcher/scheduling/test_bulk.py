@@ -373,6 +373,19 @@ def test_bulk_that_would_be_late_is_refused() -> None:
     assert 1 <= last.retry_after_s <= 120
 
 
+def test_refused_bulk_of_many_rows_does_not_put_off_others() -> None:
+    """It takes a turn as long as a full batch: a third of a second at a tenth of what the worker carries."""
+    core = taught(bulk_goal_s=1.0)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    huge = core.submit("huge", api="a", rows=1_000_000, now=0.0, bulk=True)
+    others = [core.submit(number, api="a", rows=10, now=0.0, bulk=True) for number in range(300)]
+    refused = [shed for shed in others if shed is not None]
+    assert huge is not None
+    assert huge.retry_after_s == 1.0
+    assert refused[0].retry_after_s < 5.0
+
+
 def test_nothing_is_refused_by_an_estimate_that_is_not_earned() -> None:
     core = core_with(ApiRules(**{**RULES, "bulk_goal_s": 0.2}))
     core.submit("running", api="a", now=0.0)
