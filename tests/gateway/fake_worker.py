@@ -86,8 +86,9 @@ class FakeWorker:
         limit: float | None = None,
         memory_failures: int = 0,
         cancelled: bool = False,
+        **recorded: Any,
     ) -> None:
-        """Reply to a batch: by default every request succeeded, in one call."""
+        """Reply to a batch: by default every request succeeded, in one call, and recorded nothing."""
         reply = Reply(
             batch=batch.batch,
             worked=worked,
@@ -99,6 +100,7 @@ class FakeWorker:
             limit=limit,
             memory_failures=memory_failures,
             cancelled=cancelled,
+            **recorded,
         )
         self.send(reply, bodies)
 

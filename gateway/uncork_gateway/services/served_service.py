@@ -102,7 +102,7 @@ class ServedService:
             supervisor,
             settings,
             readiness_changed=front_end.readiness_changed,
-            code_changed=self._forget_sizes,
+            code_changed=self._code_changed,
             log=log,
         )
         self.pool = WorkerPool(
@@ -240,7 +240,7 @@ class ServedService:
         """
         settings, prepared, _ = change or self.prepare_take_over(launches)
         if change is not None:
-            self._forget_sizes()
+            self._code_changed()
         if prepared is not None:
             self.events.put_in_force(prepared)
         replaced = self.pool.take_over(launches, renewed=change is not None)
@@ -250,10 +250,11 @@ class ServedService:
             self._joining.reconsider()
         return replaced
 
-    def _forget_sizes(self) -> None:
-        """Forget how large batches may be, because the code has changed."""
+    def _code_changed(self) -> None:
+        """Forget how large batches may be, and which names of metrics are counted."""
         self._memory.forget_all()
         self.lethal.forget_sizes()
+        self.batching.handler_metrics.code_changed()
 
     async def close(self) -> None:
         """Disconnect the workers. The supervisor's workers exit; others reconnect."""

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -28,11 +29,14 @@ class HandlerMetrics(Collector):
         self._counts: dict[str, dict[Series, float]] = {}
         self._observed: dict[str, dict[str, Distribution]] = {}
         self._dropped: Counter[str] = Counter()
+        self._former: set[str] = set()
+        """The names that other code has used: each may become of the other kind once."""
 
     def add(self, api: str, reply: Reply) -> None:
         """Add the metrics of a batch."""
         dropped = reply.dropped_metrics
         for name, labels, amount in reply.counts:
+            self._renew(name, self._observed)
             key = api, tuple(sorted(labels.items()))
             series = self._counts.get(name, {})
             if key in series or (name not in self._observed and self._has_room(api, name)):
@@ -40,6 +44,7 @@ class HandlerMetrics(Collector):
             else:
                 dropped += 1
         for name, values in reply.observed.items():
+            self._renew(name, self._counts)
             distributions = self._observed.get(name, {})
             if api in distributions or (name not in self._counts and self._has_room(api, name)):
                 self._observed.setdefault(name, distributions).setdefault(api, Distribution(_BOUNDS))
@@ -54,6 +59,15 @@ class HandlerMetrics(Collector):
                     *(api, _MOST_NAMES, _MOST_SERIES),
                 )
             self._dropped[api] += dropped
+
+    def code_changed(self) -> None:
+        """Let the first use of each name decide anew whether it is counted or observed."""
+        self._former = {*self._counts, *self._observed}
+
+    def _renew(self, name: str, others: dict[str, Any]) -> None:
+        """Drop what former code recorded under a name that is of the other kind now."""
+        if name in self._former and others.pop(name, None) is not None:
+            self._former.discard(name)
 
     def _has_room(self, api: str, name: str) -> bool:
         """Return True if an API may have one more series of this name."""

@@ -89,6 +89,31 @@ async def test_an_api_that_was_removed_leaves_no_figures(tmp_path: Path) -> None
         assert 'api="old"' not in (await on.http.get("/metrics")).text
 
 
+async def test_new_code_may_observe_what_the_old_counted(tmp_path: Path) -> None:
+    """A batch that the old worker ends later does not change that again."""
+    counted = [("faces", {"kind": "a"}, 1.0)]
+    async with gateway(tmp_path) as on:
+        old = await on.worker()
+        first = on.post("/echo", 0)
+        batch, _ = await old.batch()
+        old.answer(batch, [b"0"], counts=counted)
+        await first
+        late = on.post("/echo", 1)
+        running, _ = await old.batch()
+        new = await on.standby(2)
+        on.service.take_over([2], on.service.prepare_take_over([2]))
+        asking = on.post("/echo", 2)
+        batch, _ = await new.batch()
+        new.answer(batch, [b"2"], observed={"faces": [3.0]})
+        await asking
+        old.answer(running, [b"1"], counts=counted)
+        await late
+
+        metrics = (await on.http.get("/metrics")).text
+        assert 'app_faces_count{api="echo",service="fake"} 1.0' in metrics
+        assert "app_faces_total" not in metrics
+
+
 async def test_a_request_older_than_several_changes_learns_that_its_api_was_removed(tmp_path: Path) -> None:
     """Its route has been replaced before; a neighbour on its connection is answered."""
     first, second = service(json_api("both"), json_api("old")), service(json_api("both"))
