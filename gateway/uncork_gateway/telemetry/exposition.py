@@ -1,5 +1,6 @@
 """Writes all metrics of a process in Prometheus's text format."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import (
@@ -15,6 +16,8 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from uncork_workers.wire.dialing import VERSION
+
+log = logging.getLogger("uncork.gateway")
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _OPEN_METRICS = "application/openmetrics-text"
@@ -34,6 +37,7 @@ class Exposition(Collector):
 
     def __init__(self, services: Callable[[], Iterable[tuple[str, Sequence[Collector]]]]) -> None:
         self._services = services
+        self._unlike: set[tuple[str, str]] = set()
         self.registry = CollectorRegistry()
         self.registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -59,8 +63,15 @@ class Exposition(Collector):
                     whole = merged.setdefault(
                         metric.name, Metric(metric.name, metric.documentation, metric.type)
                     )
-                    if whole.type == metric.type:  # services may use a name of a handler's metric differently
+                    if whole.type == metric.type:
                         whole.samples += [
                             one._replace(labels={**label, **one.labels}) for one in metric.samples
                         ]
+                    elif metric.samples and (name, metric.name) not in self._unlike:
+                        self._unlike.add((name, metric.name))
+                        log.warning(
+                            "service %s: the metric %s that its handlers record is not exposed, because "
+                            "another service records a %s of this name; rename one of them",
+                            *(name, metric.name, whole.type),
+                        )
         yield from merged.values()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.gateway.exposed import registry_of
+from tests.gateway.exposed import Measured, exposition_of, registry_of
 from uncork_gateway.telemetry.handler_metrics import HandlerMetrics
 from uncork_workers.wire.messages import Reply
 
@@ -76,6 +76,23 @@ def test_a_name_is_counted_or_observed() -> None:
     metrics.add("other", reply(counts=[("faces", {}, 1)], observed={"tokens": [1.0]}))
 
     assert dropped(registry_of(metrics), "other") == 2
+
+
+def test_a_name_is_of_one_kind_in_all_services(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says once which service lacks it, and what to do."""
+    first, second = HandlerMetrics(), HandlerMetrics()
+    first.add("echo", reply(counts=[("faces", {}, 1)]))
+    second.add("echo", reply(observed={"faces": [1.0]}))
+    exposition = exposition_of(Measured(first, name="first"), Measured(second, name="second"))
+    for _ in range(2):
+        text = exposition.render()[0].decode()
+
+    assert 'app_faces_total{api="echo",service="first"} 1.0' in text
+    assert "app_faces_count" not in text
+    assert caplog.messages == [
+        "service second: the metric app_faces that its handlers record is not exposed, because another "
+        "service records a counter of this name; rename one of them"
+    ]
 
 
 def test_a_removed_api_makes_room() -> None:
