@@ -193,17 +193,24 @@ class AsyncDispatcher(Generic[P, R]):
     def reserve(self, api: str, *, rows: float, size_bytes: int) -> None:
         self._core.reserve(api, rows=rows, size_bytes=size_bytes)
 
-    def cancel(self, request: Submission[P, R]) -> None:
-        """Remove a request whose waiter has left; ignore a request whose waiter was notified."""
-        if request.leave() is not None:
-            self._withdraw(request)
-            self._changed()
+    def cancel(self, request: Submission[P, R]) -> int | None:
+        """Remove a request whose waiter has left; ignore a request whose waiter was notified.
 
-    def _withdraw(self, request: Submission[P, R]) -> None:
+        Return the number of the batch that runs with it; None if there is none.
+        """
+        if request.leave() is None:
+            return None
+        number = self._withdraw(request)
+        self._changed()
+        return number
+
+    def _withdraw(self, request: Submission[P, R]) -> int | None:
         """Remove a request from the core; if it runs, notify the runner in the next turn."""
         batch = self._core.cancel(request, now=self._now())
-        if batch is not None:
-            self._departed.setdefault(batch, []).append(request)
+        if batch is None:
+            return None
+        self._departed.setdefault(batch, []).append(request)
+        return batch.number
 
     async def call(self, api: str, payload: P, **options: Any) -> RequestResult[R]:
         """Execute ``payload`` in a batch and return its result; ``options`` as for :class:`Submission`.
@@ -356,9 +363,9 @@ class AsyncDispatcher(Generic[P, R]):
         if request.waiter is None:
             return  # A callback has cancelled it since the poll.
         if request.on_expiry is None:
-            self._withdraw(request)
+            number = self._withdraw(request)
             self._observers.shed(Shed(request, request.api, "client_deadline", SHORTEST_RETRY_S))
-            fail([request], RequestExpired("the client's time passed while the request ran"))
+            fail([request], RequestExpired("the client's time passed while the request ran", batch=number))
         else:
             expires_at = math.inf
             try:
@@ -377,7 +384,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._observers.batch_ended(batch, "timed_out")
         for lost in behind:
             self._lost(lost, now)
-        fail(batch.requests, BatchTimedOut("the batch exceeded its timeout"))
+        fail(batch.requests, BatchTimedOut("the batch exceeded its timeout", batch=batch.number))
 
     def _lost(self, batch: Batch[Any], now: float) -> None:
         batch.ended(now)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from uncork_dispatcher.actions import BatchStatus, Shed
-from uncork_dispatcher.errors import RequestShed
+from uncork_dispatcher.errors import DispatchError, RequestShed
 from uncork_dispatcher.jobs import BatchResult, Observer, RequestResult, Submission
 from uncork_dispatcher.requests.batch import Batch
 
@@ -98,6 +98,8 @@ def settle(batch: Batch[Submission[Any, R]], outcome: BatchResult[R] | Exception
     for request in batch.requests:
         request.payload = None
     if isinstance(outcome, Exception):
+        if isinstance(outcome, DispatchError):
+            outcome.batch = batch.number
         fail(batch.requests, outcome)
         return
     started = batch.started

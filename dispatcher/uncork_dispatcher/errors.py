@@ -15,7 +15,11 @@ from uncork_dispatcher.wording import plural
 
 
 class DispatchError(Exception):
-    """A request got no result from a worker."""
+    """A request got no result from a worker; ``batch`` is the number of the batch that ran it, if known."""
+
+    def __init__(self, message: str = "", *, batch: int | None = None) -> None:
+        super().__init__(message)
+        self.batch = batch
 
 
 class RequestShed(DispatchError):

@@ -44,7 +44,7 @@ class ApiCall(AnsweredCall):
 
     def _withdraw(self) -> None:
         if self._submitted is not None and self._route is not None:
-            self._route.cancel(self._submitted)
+            self._ran_in = self._route.cancel(self._submitted)
 
     def _submit(self, route: MessageRoute, payload: Marshalled) -> None:
         stream, head, fair_by = self._stream, self._head, self._method.fair_by

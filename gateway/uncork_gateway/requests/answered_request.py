@@ -44,6 +44,8 @@ class AnsweredRequest(ABC):
     _is_answered = False
     _answer: RequestResult[Any] | None = None
     """The dispatcher's result, if the request was executed."""
+    _ran_in: int | None = None
+    """The number of the batch that ran the request without a result, if known."""
     _rows = 0
     """Number of rows, once the body has been read."""
     _size = 0
@@ -107,6 +109,7 @@ class AnsweredRequest(ABC):
 
     def _failure(self, error: Exception) -> GatewayError:
         if isinstance(error, DispatchError):
+            self._ran_in = error.batch
             error = from_dispatcher(error, executor=self.executor, timeout=self.timeout_header)
         return error if isinstance(error, GatewayError) else unexpected(error)
 
@@ -117,7 +120,8 @@ class AnsweredRequest(ABC):
             tally.answered(status, seconds, self._rows, refusal=refusal, protocol=self.protocol)
         if not access_log and self._span is None:
             return
-        batch_id = "" if answer is None else self._batch_id(answer.batch.number)
+        number = self._ran_in if answer is None else answer.batch.number
+        batch_id = "" if number is None else self._batch_id(number)
         if access_log:
             log_request(
                 "POST",

@@ -83,7 +83,7 @@ class ApiRequest(BufferedRequest[ApiRoute]):
 
     def _withdraw(self) -> None:
         if self._submitted is not None:
-            self._route.cancel(self._submitted)
+            self._ran_in = self._route.cancel(self._submitted)
 
     def _dispatch(self, body: bytes) -> None:
         self._submit(self._route.dialect.read(body, self._head.headers), len(body))

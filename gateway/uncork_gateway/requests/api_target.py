@@ -113,12 +113,11 @@ class ApiTarget:
                 copy.cancel()
             raise
 
-    def cancel(self, submitted: Submitted | CoalescedRequest) -> None:
-        """Remove a request whose client has left."""
+    def cancel(self, submitted: Submitted | CoalescedRequest) -> int | None:
+        """Remove a request whose client has left; return the number of the batch that runs it, if known."""
         if isinstance(submitted, CoalescedRequest):
-            submitted.withdraw()
-        else:
-            cancel(self.dispatcher, submitted)
+            return submitted.withdraw()
+        return cancel(self.dispatcher, submitted)
 
 
 def accepted(answer: RequestResult[HandlerResult]) -> HandlerResult:

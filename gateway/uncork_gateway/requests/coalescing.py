@@ -57,10 +57,9 @@ class CoalescedRequest:
     began: int = 0
     number: int = 0
 
-    def withdraw(self) -> None:
-        """Leave the computation: the client has left."""
-        if self.computation is not None:
-            self.computation.leave(self)
+    def withdraw(self) -> int | None:
+        """Leave the computation: the client has left. Return the number of its batch if that ends, too."""
+        return None if self.computation is None else self.computation.leave(self)
 
 
 class Computation:
@@ -95,12 +94,14 @@ class Computation:
         self._coalescing.requests += 1
         self._coalescing.size_bytes += request.asked.size_bytes
 
-    def leave(self, request: CoalescedRequest) -> None:
-        """Remove a request; after the last, cancel the computation."""
+    def leave(self, request: CoalescedRequest) -> int | None:
+        """Remove a request; after the last, cancel the computation, and return the number of its batch."""
         self._remove(request)
-        if not self._requests:
-            self._coalescing.close(self)
-            cancel(self._coalescing.dispatcher, self._submitted)
+        return None if self._requests else self._cancel()
+
+    def _cancel(self) -> int | None:
+        self._coalescing.close(self)
+        return cancel(self._coalescing.dispatcher, self._submitted)
 
     def _expired(self, now: float) -> float:
         """End the requests whose time has passed while the computation runs; return when the next expires."""
@@ -109,10 +110,8 @@ class Computation:
             expired.append(first)
             self._remove(first)
         self.expires_at = math.inf if first is None else first.expires_at
-        if not self._requests:
-            self._coalescing.close(self)
-            cancel(self._coalescing.dispatcher, self._submitted)
-        error = RequestExpired("the client's time passed while the request ran")
+        number = None if self._requests else self._cancel()
+        error = RequestExpired("the client's time passed while the request ran", batch=number)
         for request in expired:
             notify("a waiter", request.waiter.failed, error)
         return self.expires_at

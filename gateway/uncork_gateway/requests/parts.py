@@ -58,12 +58,12 @@ class Parts(ABC, Generic[P, R]):
         self._left: Iterator[Submission[P, R]] = iter(())
         self._reserved_rows, self._reserved_bytes = 0.0, 0
 
-    def withdraw(self) -> None:
-        """Cancel the parts that have no result yet."""
+    def withdraw(self) -> int | None:
+        """Cancel the parts that have no result yet; return the number of a batch that runs with one."""
         self._left = iter(())
         self._reserve(-self._reserved_rows, -self._reserved_bytes)
-        for submission in self._submitted:
-            self._dispatcher.cancel(submission)
+        numbers = [self._dispatcher.cancel(submission) for submission in self._submitted]
+        return next((number for number in numbers if number is not None), None)
 
     @abstractmethod
     def _reply_of(self, answer: RequestResult[R]) -> Any:
@@ -162,12 +162,9 @@ def submit(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], asked: ApiSub
     return asked
 
 
-def cancel(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], submitted: Submitted) -> None:
-    """Remove a request, or its parts, from the dispatcher."""
-    if isinstance(submitted, GroupParts):
-        submitted.withdraw()
-    else:
-        dispatcher.cancel(submitted)
+def cancel(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], submitted: Submitted) -> int | None:
+    """Remove a request, or its parts, from the dispatcher; return the number of a batch that runs with it."""
+    return submitted.withdraw() if isinstance(submitted, GroupParts) else dispatcher.cancel(submitted)
 
 
 class GroupParts(Parts[Marshalled, HandlerResult]):

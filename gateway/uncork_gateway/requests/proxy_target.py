@@ -212,7 +212,7 @@ class RequestInParts(AnsweredRequest):
     def _withdraw(self) -> None:
         parts, self._parts = self._parts, None  # they refer to this request
         if parts is not None:
-            parts.withdraw()
+            self._ran_in = parts.withdraw()
         if self._relaying is not None:
             self._relaying.cancel()
 

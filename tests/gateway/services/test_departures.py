@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from tests.gateway.fake_worker import FakeWorker, json_api, service
@@ -103,6 +105,38 @@ async def test_the_worker_knows_whose_time_has_passed(tmp_path: Path) -> None:
         worker.answer(batch, [b"3", b"4"])
         assert [(await one).json() for one in posted] == [3, 4]
         assert (ended(on, "cancelled"), ended(on, "failed"), ended(on, "worked")) == (1, None, 2)
+
+
+async def test_the_access_log_has_the_batches_of_requests_that_ended_early(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client has left, the time of another has passed, and a batch has timed out."""
+    async with gateway(tmp_path, access_log=True) as on:
+        worker = await on.worker(serves=service(SINGLE))
+        with caplog.at_level(logging.INFO, logger="uncork.access"):
+            left, [leaver] = await running(on, worker, 1)
+            leaver.cancel()
+            assert await worker.next() == Cancel(left.batch, (0,))
+            worker.answer(left, [b"1"])
+            asking = asyncio.create_task(on.http.post("/echo", json=2, headers=HASTY))
+            late, _ = await worker.batch()
+            await let_time_pass(on)
+            assert (await asking).status_code == 504
+            assert await worker.next() == Cancel(late.batch, (0,))
+            worker.answer(late, [b"2"])
+            timed_out, [waiting] = await running(on, worker, 3)
+            await let_time_pass(on)
+            await let_time_pass(on)
+            assert (await waiting).status_code == 504
+
+    id_of = on.service.batching.batch_headers.id_of
+    lines = [record.__dict__ for record in caplog.records if record.name == "uncork.access"]
+    logged = [(line["status"], line["batch"]) for line in lines]
+    assert logged == [
+        (499, id_of(left.batch)),
+        (504, id_of(late.batch)),
+        (504, id_of(timed_out.batch)),
+    ]
 
 
 async def test_a_call_ends_at_its_deadline_while_it_runs(tmp_path: Path) -> None:
