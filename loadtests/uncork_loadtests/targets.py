@@ -96,10 +96,12 @@ class NoSuchApi(Exception):
 def our_service(target: str, *, options: Sequence[str] = ()) -> Iterator[Server]:
     """Run `uncork serve TARGET` with more options on a free port until the block ends; see `serve`."""
     # Always with an admin port of its own: a configured one may be taken, and on it no page needs a key.
-    # Nor is it to begin with what another run has learned, or to leave what it learns.
+    # Nor is it to begin with what another run has learned, or to leave what it learns. With the variable, it
+    # does without the other configured listeners, and TLS.
     with reserved_port() as admin_port:
         admin = ["--admin-host", HOST, "--admin-port", str(admin_port)]
-        command = [sys.executable, "-m", "uncork", "serve", target, *options, *admin, "--no-state"]
+        python = ["env", "UNCORK_LOAD_TEST=1", sys.executable]
+        command = [*python, "-m", "uncork", "serve", target, *options, *admin, "--no-state"]
         with serve(f"uncork serve {target}", command=command) as server:
             yield replace(server, admin_port=admin_port)
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ import typer
 from uncork.cli.command import expand_options
 from uncork.cli.proxy.options import ProxyOptions
 from uncork.cli.usage import given, refusals
-from uncork.config.environment import read_environment, variable_of
+from uncork.config.environment import LOAD_TEST, read_environment, variable_of
 from uncork.config.errors import WrongUsage
 from uncork.config.file import read_file
 from uncork.config.names import CONFIG
@@ -23,6 +24,9 @@ Options = TypeVar("Options", bound=ServerOptions)
 
 CONFIGURABLE: Mapping[str, type[ServerOptions]] = {"serve": ServeOptions, "proxy": ProxyOptions}
 """The commands that can be configured, by name."""
+
+# The server of a load test runs beside the configured one, and only for clients of its own.
+_LISTENERS = ("host", "uds", "grpc_port", "tls_cert", "tls_key", "tls_client_ca", "watch_config")
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -61,6 +65,9 @@ def _configure(
         read_file(Path(path), command, CONFIGURABLE) if path else Configuration(),
         read_environment(environment, command, CONFIGURABLE),
     ]
+    if environment.get(LOAD_TEST):
+        on_ray = any("on" in layer.settings for layer in layers)
+        layers = [_for_load_test(layer, on_ray=on_ray) for layer in layers]
     settings = layers[0].settings | layers[1].settings
     settings = {name: setting for name, setting in settings.items() if name not in flags}
     given_flags = {str(one.name): one.opts[0] for one in context.command.params if str(one.name) in flags}
@@ -81,6 +88,15 @@ def _configure(
         },
         reread=partial(_configure, options, values, context, environment),
     )
+
+
+def _for_load_test(layer: Configuration, *, on_ray: bool) -> Configuration:
+    """Return settings without listeners, except that workers connect to a free port, on Ray to their own."""
+    settings = {name: one for name, one in layer.settings.items() if name not in _LISTENERS}
+    if "worker_port" in settings and not on_ray:
+        settings["worker_port"] = replace(settings["worker_port"], value="0")
+    services = {name: _for_load_test(one, on_ray=on_ray) for name, one in layer.services.items()}
+    return replace(layer, settings=settings, services=services)
 
 
 def _values(settings: Mapping[str, RawSetting], context: typer.Context) -> dict[str, Any]:

@@ -40,6 +40,8 @@ LOCUST_VARIABLES = {
 }
 # Names the machine to `uncork worker`, and may be set for all processes of the machine.
 _NODE = "UNCORK_NODE"
+LOAD_TEST = "UNCORK_LOAD_TEST"
+"""Set for the servers that load tests start, which do not listen where the configuration says."""
 
 
 def variable_of(name: str) -> str:
@@ -65,7 +67,7 @@ def read_environment(environment: Mapping[str, str], command: str, commands: Com
         elif command == "serve" and variable.startswith(_OF_APIS):
             override = _override(variable, text, source, known=list(names))
             configuration.overrides.append((Kind.ENVIRONMENT, override))
-        elif variable not in LOCUST_VARIABLES and variable != _NODE:
+        elif variable not in {*LOCUST_VARIABLES, _NODE, LOAD_TEST}:
             raise WrongUsage(_unknown(variable, command, commands))
     return configuration
 

@@ -80,12 +80,14 @@ def test_a_gateway_with_several_services(tmp_path: Path) -> None:
 
 
 def test_one_of_several_services_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The configuration may have others, with APIs of the same names, and a port that their server uses."""
+    """The configuration may have others, with APIs of the same names, and TLS and ports of their server."""
     file = tmp_path / "uncork.toml"
     file.write_text(f"own_routes = false\n[services.other]\ntarget = '{PROBE}'")
     monkeypatch.setenv("UNCORK_CONFIG", str(file))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setenv("UNCORK_ADMIN_PORT", str(taken.getsockname()[1]))
+        for option in ("ADMIN_PORT", "GRPC_PORT"):
+            monkeypatch.setenv(f"UNCORK_{option}", str(taken.getsockname()[1]))
+        monkeypatch.setenv("UNCORK_TLS_CERT", str(file))
         done = run_uncork("loadtest", PROBE, "--rate", "200", "--shape", "2", *BRIEF, "--json", "-")
     found = figures(done)
     assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}

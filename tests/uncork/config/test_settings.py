@@ -135,6 +135,23 @@ def test_the_file_of_the_command_line_comes_before_that_of_the_environment(tmp_p
     assert options.workers == "2"
 
 
+def test_the_server_of_a_load_test_does_without_configured_listeners(tmp_path: Path) -> None:
+    """The configured server may run; only workers may connect, to a free port."""
+    file = tmp_path / "uncork.toml"
+    lines = ["host = '0.0.0.0'", "grpc_port = 1", "tls_cert = 'c'", "tls_client_ca = 'a'", "worker_port = 2"]
+    file.write_text("\n".join([*lines, "fair_by = 'x-a'", "[services.a]", "worker_port = 3"]))
+    environment = {"UNCORK_CONFIG": str(file), "UNCORK_UDS": "s", "UNCORK_TLS_KEY": "k"}
+    environment["UNCORK_LOAD_TEST"] = "1"
+    options = options_of("serve", "--port", 4, environment=environment)
+
+    names = ("host", "port", "uds", "grpc_port", "tls_cert", "tls_key", "tls_client_ca", "worker_port")
+    assert [getattr(options, name) for name in names] == ["127.0.0.1", 4, None, None, None, None, None, 0]
+    assert options.services["a"].values == {"worker_port": 0}
+    assert options.fair_by == "x-a"
+    on_ray = options_of("serve", environment={**environment, "UNCORK_ON": "ray"})
+    assert (on_ray.worker_port, on_ray.services["a"].values) == (2, {"worker_port": 3})
+
+
 def test_lists_and_flags(tmp_path: Path) -> None:
     file = tmp_path / "uncork.toml"
     file.write_text('urls = ["http://a", "http://b"]\nretry = false\nkey-header = ["x-a"]')
