@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from uncork_dispatcher import RequestResult
+from uncork_dispatcher import RequestExpired, RequestResult
 from uncork_gateway.auth import without_cors
 from uncork_gateway.backends.model_servers.http_server import named_by_connection
 from uncork_gateway.backends.model_servers.known_models import can_be_known
@@ -203,8 +204,12 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
             headers = with_request_id(self._sorted.whole, self.request_id)
             if self._span is not None:
                 headers = with_trace(headers, self._span.headers())
-            relayed = await self._route.relay(self._route.target, headers, body)
+            timeout_s = self._head.timeout_s
+            async with asyncio.timeout(None if timeout_s == math.inf else timeout_s):
+                relayed = await self._route.relay(self._route.target, headers, body)
             if not self._is_answered:
                 self._reply(relayed.status, header_lines(self._without_cors(relayed.headers)), relayed.body)
+        except TimeoutError:
+            self.failed(RequestExpired("the client's time passed while the request ran"))
         except Exception as error:
             self.failed(error)

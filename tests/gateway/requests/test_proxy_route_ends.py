@@ -259,6 +259,16 @@ async def test_a_request_that_expires_while_it_is_queued_is_504() -> None:
         assert sizes(model) == [1]
 
 
+async def test_a_request_that_is_relayed_alone_ends_when_its_time_has_passed() -> None:
+    """Although its server still works on it."""
+    async with merging(timeout_s=5) as (on, model):
+        model.gate.clear()
+        late = on.ask(b"x", V1, (b"content-encoding", b"br"), (b"x-request-timeout-ms", b"1"))
+
+        told = error(await late.reply(), 504)
+        assert told == "the timeout in X-Request-Timeout-Ms expired while the request was running"
+
+
 async def test_a_part_that_is_refused_as_another_starts_leaves_the_slot_to_others() -> None:
     """The request is withdrawn before its first part is sent; every request after it is answered."""
     flow = (b"x-flow", b"y")
