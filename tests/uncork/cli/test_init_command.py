@@ -9,6 +9,8 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner, Result
 
@@ -42,6 +44,7 @@ def check_same(model: str, *rows: object, name: str, file: str = "written.py") -
         settings = definition.description.settings
         sizes = settings.allowed_batch_sizes
         assert written[api].description.settings == settings
+        assert (written[api].sample is None) == (definition.sample is None)
         if isinstance(definition.adapter, DataFrame):
             assert (written[api].adapter.schema(), written[api].sample) == (
                 definition.adapter.schema(),
@@ -58,11 +61,16 @@ def test_onnx_files(project: Path) -> None:
     check_same('it\'s """ odd.onnx', [1, 2, 3], [4, 5, 6], name="ItSOdd", file="odd_service.py")
     save_doubling("fixed.onnx", [4, 2])
     check_same("fixed.onnx", [1, 2], name="Fixed", file="fixed_service.py")
+    save_doubling("image.onnx", ["n", 2, 3])
+    check_same("image.onnx", [[1, 2, 3], [4, 5, 6]], name="Image", file="image_service.py")
     save_scaling("scaling.onnx")
     row = {"ids": [1, 2], "scale": [2], "name": "é"}
     longer = {**row, "ids": [1, 2, 3]}
     check_same("scaling.onnx", row, longer, row, name="Scaling", file="scaling_service.py")
-    inputs: list[Any] = [(name, "FLOAT", [4, "length"]) for name in ("a", "b")]
+    inputs: list[Any] = [("a", "FLOAT", ["n", 2]), ("b", "FLOAT", ["n", 2])]
+    save_onnx("pair.onnx", ("Add", ["a", "b"], "y"), inputs=inputs, outputs=[("y", "FLOAT", ["n", 2])])
+    check_same("pair.onnx", {"a": [1, 2], "b": [3, 4]}, name="Pair", file="pair_service.py")
+    inputs = [(name, "FLOAT", [4, "length"]) for name in ("a", "b")]
     save_onnx("sum.onnx", ("Add", ["a", "b"], "y"), inputs=inputs, outputs=[("y", "FLOAT", [4, "length"])])
     sums = [{"a": [at] * length, "b": [1] * length} for at, length in enumerate((2, 3, 2))]
     check_same("sum.onnx", *sums, name="Sum", file="sum_service.py")
@@ -86,6 +94,9 @@ def test_estimators(project: Path) -> None:
     both = np.column_stack([TARGETS, TARGETS[::-1]])
     joblib.dump(DecisionTreeClassifier(random_state=0).fit(NUMBERS, both), "both.joblib")
     check_same("both.joblib", [0, 1], [0, 1], name="Both", file="both_service.py")
+    texts = make_pipeline(CountVectorizer(), DecisionTreeClassifier(random_state=0))
+    joblib.dump(texts.fit(["good day", "bad day"] * 20, TARGETS), "texts.joblib")
+    check_same("texts.joblib", "good", "bad", name="Texts", file="texts_service.py")
     table = pd.DataFrame(NUMBERS, columns=["a", "b"])
     joblib.dump(DecisionTreeClassifier(random_state=0).fit(table, TARGETS), "table.pkl")
     check_same("table.pkl", {"a": 1, "b": 0.5}, {"b": 1, "a": 0}, name="Table", file="table_service.py")

@@ -1,7 +1,7 @@
 """The Python file of a service that does what a model file does without code, for authors to change."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pprint import pformat
 from typing import Any, NamedTuple
@@ -100,15 +100,28 @@ def _arguments(api: ApiDescription) -> list[str]:
     settings = api.settings
     arguments = []
     match api.input:
-        case {"kind": "ndarray", "shape": [int() as count]} if api.input["dtype"] != "bool":
-            arguments.append(f"warmup=[0] * {count}")
+        case {"kind": "ndarray"} if None not in api.input["shape"]:
+            arguments.append(f"warmup={_zeros(api.input)}")
+        case {"tensors": inputs} if not any(None in one["shape"] for one in inputs.values()):
+            zeros = ", ".join([f"{name!r}: {_zeros(one)}" for name, one in inputs.items()])
+            arguments.append(f"warmup={{{zeros}}}")
+        case {"kind": "text"} if not api.task:
+            arguments.append(f"warmup={EXAMPLE!r}")
     if api.task:
         arguments.append(f"mb_max_batch_size={MOST_BYTES}")
     elif settings.cost is not None:
-        arguments += [f"cost={settings.cost!r}", f"mb_max_batch_size={MOST_BYTES}", f"warmup={EXAMPLE!r}"]
+        arguments += [f"cost={settings.cost!r}", f"mb_max_batch_size={MOST_BYTES}"]
     if settings.allowed_batch_sizes:
         arguments += [f"allowed_batch_sizes={list(settings.allowed_batch_sizes)!r}"]
     return arguments
+
+
+def _zeros(tensor: Mapping[str, Any]) -> str:
+    """Return the expression of a row of zeros, or of empty texts."""
+    text = {"bool": "False", "str": "''"}.get(tensor["dtype"], "0")
+    for length in reversed(tensor["shape"]):
+        text = f"[{text}] * {length}"
+    return text
 
 
 def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -> _Parts:
