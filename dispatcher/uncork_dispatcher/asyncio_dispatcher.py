@@ -286,7 +286,7 @@ class AsyncDispatcher(Generic[P, R]):
         if self._departed:
             self._cancel_running()
         while actions := self._core.poll(now := self._now()):
-            self._send(actions, now)
+            self._send(actions)
             self._report(actions, now)
         self._timer.set(self._core.next_wakeup(), now)
         self._conclude()
@@ -312,7 +312,7 @@ class AsyncDispatcher(Generic[P, R]):
             self._turned = asyncio.Event()
         await self._turned.wait()
 
-    def _send(self, actions: Sequence[Action], now: float) -> None:
+    def _send(self, actions: Sequence[Action]) -> None:
         """Give the runner all batches of a poll.
 
         Call this before notifications: a waiter or an observer may cancel a request of one of the batches.
@@ -411,7 +411,7 @@ class AsyncDispatcher(Generic[P, R]):
             batch.ended(ended_at)
             actions = self._core.poll(now) if self._core.has_queued else []
             if actions:
-                self._send(actions, now)
+                self._send(actions)
         except Exception:
             # A fault of the core must not cost the callers their results: the batch may be gone from it.
             settle(batch, settled)
