@@ -119,6 +119,18 @@ def test_categories_of_lightgbm_are_those_of_the_training(project: Path, categor
     assert alone == found[0]
 
 
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_truth_value_changes_no_category_of_another_row(project: Path, value: int) -> None:
+    table = pd.DataFrame({"number": NUMBERS[:, 1], "kind": pd.Categorical(TARGETS * 1)})
+    lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 3).save_model("model.txt")
+    row = {"number": 0.5, "kind": value}
+
+    wrong, right = run("model.txt", {**row, "kind": bool(value)}, row)
+
+    assert "column 'kind' must be float64, each value a number or missing, got " in str(wrong)
+    assert [right] == run("model.txt", row)
+
+
 def test_categories_that_the_file_lacks_are_rejected(project: Path) -> None:
     table = pd.DataFrame({"code": TARGETS * 1, "kind": pd.Categorical(["x", "y"] * 100)})
     data = lightgbm.Dataset(table, TARGETS, categorical_feature=["code", "kind"])

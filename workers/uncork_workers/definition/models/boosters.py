@@ -113,8 +113,10 @@ def _input_of(
     if not names:
         return NdArray(dtype="float64", shape=(count,)), [0.0] * count
     known = categories or {}
-    dtypes = {name: "float64" for name in names if name not in known}
-    # Of other categories, such as numbers, the values keep the type that clients send.
+    # For pandas, true and 1 are one category, so a row with true would change that of a row with 1. Booleans
+    # keep the type that clients send, as they may be missing.
+    numbers = [name for name, values in known.items() if all(type(one) in (int, float) for one in values)]
+    dtypes = {name: "float64" for name in names if name not in known or name in numbers}
     dtypes |= {name: "str" for name, values in known.items() if all(isinstance(one, str) for one in values)}
     example = {name: known[name][0] if name in known else 0.0 for name in names}
     return DataFrame(columns=names, dtypes=dtypes), example
