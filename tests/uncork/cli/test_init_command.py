@@ -9,7 +9,9 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner, Result
@@ -97,6 +99,9 @@ def test_estimators(project: Path) -> None:
     texts = make_pipeline(CountVectorizer(), DecisionTreeClassifier(random_state=0))
     joblib.dump(texts.fit(["good day", "bad day"] * 20, TARGETS), "texts.joblib")
     check_same("texts.joblib", "good", "bad", name="Texts", file="texts_service.py")
+    several = OneVsRestClassifier(DecisionTreeClassifier(random_state=0)).fit(NUMBERS, csr_matrix(both))
+    joblib.dump(several, "sparse.joblib")
+    check_same("sparse.joblib", [0, 1], [1, 0], name="Sparse", file="sparse_service.py")
     table = pd.DataFrame(NUMBERS, columns=["a", "b"])
     joblib.dump(DecisionTreeClassifier(random_state=0).fit(table, TARGETS), "table.pkl")
     check_same("table.pkl", {"a": 1, "b": 0.5}, {"b": 1, "a": 0}, name="Table", file="table_service.py")

@@ -8,10 +8,12 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LinearRegression
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -126,6 +128,15 @@ def test_probabilities_of_several_outputs_are_by_row(project: Path) -> None:
     first, second = forest.predict_proba(ROWS)
     found = run("forest.joblib", *ROWS, api="predict_proba", trust_pickle=True)
     assert found == [list(each) for each in zip(first.tolist(), second.tolist(), strict=True)]
+
+
+def test_sparse_predictions_of_several_labels_are_sent_as_rows(project: Path) -> None:
+    targets = [[0, 1], [1, 0], [1, 1], [0, 0]]
+    model = OneVsRestClassifier(DecisionTreeClassifier(random_state=0)).fit(ROWS, csr_matrix(targets))
+    joblib.dump(model, "labels.joblib")
+
+    assert hasattr(model.predict(ROWS), "toarray")
+    assert run("labels.joblib", *ROWS, trust_pickle=True) == targets
 
 
 def test_lists_by_row_stay_by_row(project: Path) -> None:

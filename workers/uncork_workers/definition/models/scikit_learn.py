@@ -37,7 +37,7 @@ def service(path: Path) -> type[Service]:
         @api(input=adapter, warmup=example)
         def predict(self, rows: Any) -> Any:
             """Return the prediction for each row."""
-            return model.predict(rows)
+            return _dense(model.predict(rows))
 
     Model.__doc__ = f"The {type(model).__name__} of {path.name}."
     # hasattr() asks the estimator, whose settings may rule probabilities out.
@@ -46,7 +46,7 @@ def service(path: Path) -> type[Service]:
 
 def _with_probabilities(base: type[Service], model: Any, adapter: Adapter, example: Any) -> type[Service]:
     def predict_proba(self: Service, rows: Any) -> Any:
-        return _by_row(model.predict_proba(rows))
+        return _by_row(_dense(model.predict_proba(rows)))
 
     predict_proba.__doc__ = f"Return the probability of each class{_classes_of(model)}."
     decorate: Callable[[Any], Any] = api(input=adapter, warmup=example)
@@ -78,6 +78,11 @@ def _input_of(model: Any) -> tuple[Adapter, Any]:
         f"the {type(model).__name__} has neither feature_names_in_ nor n_features_in_, and does not begin "
         "with a vectorizer of texts; fit it before it is saved, or write a service class"
     )
+
+
+def _dense(results: Any) -> Any:
+    """Return results as they are, but a sparse matrix, as of classifiers of several labels, as an array."""
+    return results.toarray() if hasattr(results, "toarray") else results
 
 
 def _by_row(results: Any) -> Any:

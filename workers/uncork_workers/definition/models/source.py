@@ -148,11 +148,15 @@ def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -
 
 
 def _estimated(name: str) -> list[str]:
-    call = f"self.model.{name}(rows)"
+    call = [
+        f"found = self.model.{name}(rows)",
+        "# Classifiers of several labels may return a sparse matrix.",
+        'found = found.toarray() if hasattr(found, "toarray") else found',
+    ]
     if name == "predict":
-        return [f"return {call}"]
+        return [*call, "return found"]
     return [
-        f"found = {call}",
+        *call,
         "# Estimators of several outputs return a list of tables by output.",
         'by_output = isinstance(found, list) and any(getattr(one, "ndim", 0) == 2 for one in found)',
         "return list(zip(*found, strict=True)) if by_output else found",
