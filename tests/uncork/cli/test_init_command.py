@@ -115,6 +115,9 @@ def test_boosters(project: Path) -> None:
     booster.save_model("x.json")
     check_same("all.json", [0, 1], name="All", file="all_service.py")
     check_same("x.json", [0, 1], [1, 0.5], name="X", file="x_service.py")
+    linear = xgboost.train({"nthread": 1, "booster": "gblinear"}, xgboost.DMatrix(NUMBERS, TARGETS), 2)
+    linear.save_model("linear.ubj")
+    check_same("linear.ubj", [0, 1], [1, 0.5], name="Linear", file="linear_service.py")
     table = pd.DataFrame({"n": NUMBERS[:, 0], "kind": pd.Categorical(["x", "y"] * 20)})
     lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 2).save_model("l.txt")
     rows = [{"n": 1, "kind": one} for one in ("y", "x", "z")]

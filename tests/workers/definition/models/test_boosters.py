@@ -21,7 +21,8 @@ ROWS = [[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]]
 
 
 def boosted(data: Any, **settings: Any) -> Any:
-    return xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(data, TARGETS), 3)
+    parameters = {"objective": "binary:logistic", "nthread": 1, **settings}
+    return xgboost.train(parameters, xgboost.DMatrix(data, TARGETS), 3)
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.ubj"])
@@ -43,6 +44,20 @@ def test_rounds_after_the_best_are_not_used(project: Path) -> None:
     expected = booster.inplace_predict(np.array(ROWS), iteration_range=(0, 2)).tolist()
     assert run("model.json", *ROWS) == pytest.approx(expected)
     assert expected != pytest.approx(booster.inplace_predict(np.array(ROWS)).tolist())
+
+
+@pytest.mark.parametrize("names", [None, ["a", "b", "c"]])
+def test_a_linear_xgboost_model_is_served(project: Path, names: list[str] | None) -> None:
+    table = NUMBERS if names is None else pd.DataFrame(NUMBERS, columns=names)
+    booster = boosted(table, booster="gblinear")
+    booster.set_attr(best_iteration="1")
+    booster.save_model("model.json")
+
+    rows = ROWS if names is None else [dict(zip(names, row, strict=True)) for row in ROWS]
+    found = run("model.json", *rows)
+
+    expected = booster.predict(xgboost.DMatrix(np.array(ROWS)), validate_features=False)
+    assert found == pytest.approx(expected.tolist())
 
 
 def test_an_xgboost_model_with_names_takes_a_table(project: Path) -> None:

@@ -40,9 +40,14 @@ def xgboost_service(path: Path) -> type[Service]:
     rounds = (0, int(best) + 1) if best else (0, 0)
 
     class Model(Service):
+        is_linear = '"gblinear"' in booster.save_config()
+        """Whether it has no trees: such a booster has no rounds, and cannot predict in place."""
+
         @api(input=adapter, warmup=example)
         def predict(self, rows: Any) -> Any:
             """Return the output of the objective for each row, such as a probability."""
+            if self.is_linear:
+                return booster.predict(xgboost.DMatrix(rows))
             return booster.inplace_predict(rows, iteration_range=rounds)
 
     Model.__doc__ = f"The XGBoost model {path.name}."

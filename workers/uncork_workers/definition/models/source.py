@@ -144,6 +144,8 @@ def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -
         "self.rounds = (0, int(best) + 1) if best else (0, 0)",
     ]
     call = "return self.model.inplace_predict(rows, iteration_range=self.rounds)"
+    if vars(service)["is_linear"]:
+        setup, call = setup[:1], "return self.model.predict(xgboost.DMatrix(rows))"
     return _Parts(["xgboost"], setup, [[call]])
 
 
