@@ -106,7 +106,8 @@ def _value(text: str) -> Any:
     try:
         values = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
-        return text
+        # As Python and the message for a wrong value write them.
+        return {"True": True, "False": False}.get(text, text)
     return values["value"] if len(values) == 1 else text
 
 

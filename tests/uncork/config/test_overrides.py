@@ -121,6 +121,13 @@ def test_a_variable_says_what_the_file_would(cost: float | str) -> None:
         assert (found.api, found.argument, found.value) == ("A_B", "cost", cost)
 
 
+@pytest.mark.parametrize("text", ["True", "False", "true", "false"])
+def test_a_variable_may_have_truth_values_as_python_writes_them(text: str) -> None:
+    [(_, found)] = read_environment({"UNCORK_API_A_IDEMPOTENT": text}, "serve", CONFIGURABLE).overrides
+
+    assert found.value is (text.lower() == "true")
+
+
 def test_what_is_streamed_stays_so() -> None:
     stream = described("predict", streams=True, settings=ApiSettings(policy="none"))
     overrides = [
