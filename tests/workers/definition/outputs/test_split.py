@@ -130,6 +130,40 @@ def test_whole_answers_in_company_are_those_alone(
             assert answer == CompleteResponse(result.status, result.detail.encode())
 
 
+SHORT, LONG = np.zeros(2, "f4"), np.ones(3, "f4")
+
+
+@pytest.mark.parametrize("wanted", ["", "npy", "tensors"])
+@pytest.mark.parametrize(
+    "results",
+    [
+        [SHORT, LONG],
+        [SHORT, Rejected(422, "no")],
+        [SHORT[0], Rejected(422, "no")],
+        [LONG, None],
+        [None, LONG],
+        [{"a": SHORT, "b": 1}, {"a": LONG, "b": 2}],
+        [{"a": SHORT}, Rejected(422, "no")],
+        {"a": [SHORT, LONG], "b": np.zeros(2, "i1")},
+    ],
+)
+def test_arrays_in_company_have_the_form_that_they_have_alone(results: Any, wanted: Wanted) -> None:
+    def dealt(start: int, end: int) -> SplitResults:
+        some: Any = results[start:end] if isinstance(results, list) else None
+        some = some or {name: column[start:end] for name, column in results.items()}
+        raw = [wanted] * (end - start)
+        array = as_array(some, expected=end - start) if wanted else None
+        encoded = array or encode(some, expected=end - start, as_tensors=bool(wanted))
+        return split_results(encoded, [1] * (end - start), raw if wanted else ())
+
+    both = dealt(0, 2)
+
+    assert any(form is not None for form in both.forms)
+    for at in range(2):
+        one = dealt(at, at + 1)
+        assert (both.bodies[at], both.forms[at]) == (one.bodies[0], one.forms[0])
+
+
 def test_a_request_is_rejected_for_one_of_its_rows() -> None:
     """By the first rejected row; other requests get their rows."""
     results = [1, 2, Rejected(422, "first"), Rejected(400, "second"), 5]
@@ -177,16 +211,25 @@ def test_a_call_without_rows_differs_from_none() -> None:
     assert answers(join_chunks([rejected, rejected]), [2]) == [CompleteResponse(400, b"no")]
 
 
-@pytest.mark.parametrize("other", [np.zeros((1, 3)), np.zeros((1, 2), "f4"), [[0.0, 0.0]], np.zeros((1, 0))])
-def test_arrays_of_several_calls_that_differ_are_json(other: Any) -> None:
-    """For all requests: a response in another form is better than none."""
-    one, text = as_array(np.zeros((1, 2)), expected=1), encode(other, expected=1)
-    assert one is not None
-    parts = [one, as_array(other, expected=1) or text]
+@pytest.mark.parametrize("other", [np.zeros((1, 3)), np.zeros((1, 2), "f4"), np.zeros((1, 0))])
+def test_arrays_of_several_calls_that_differ_keep_their_forms(other: Any) -> None:
+    first = np.zeros((1, 2))
+    parts = [part for one in (first, other) if (part := as_array(one, expected=1)) is not None]
 
     dealt = split_results(join_chunks(parts), [1, 1], ["npy", ""])
 
-    assert dealt == SplitResults([b"[0.0,0.0]", *text.rows], [None, None])
+    assert dealt.bodies == [first.tobytes(), *encode(other, expected=1).rows]
+    assert dealt.forms == [TensorForm("FP64", (2,)), parts[1].form]
+
+
+def test_calls_of_which_one_returns_no_array_are_json() -> None:
+    """For all requests: a response in another form is better than none."""
+    one, other = as_array(np.zeros((1, 2)), expected=1), encode([[0.0, 0.0]], expected=1)
+    assert one is not None
+
+    dealt = split_results(join_chunks([one, other]), [1, 1], ["npy", ""])
+
+    assert dealt == SplitResults([b"[0.0,0.0]", *other.rows], [None, None])
 
 
 @pytest.mark.parametrize("results", [[1.0], np.array(["a"]), np.array([1j]), np.zeros(()), np.array([None])])

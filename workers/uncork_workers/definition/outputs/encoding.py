@@ -18,7 +18,7 @@ from uncork_workers.definition.outputs.responses import (
     no_results,
 )
 from uncork_workers.definition.outputs.tables import as_rows, columns_of, encode_csv, rows_of
-from uncork_workers.definition.outputs.tensors import Values, named, records_form
+from uncork_workers.definition.outputs.tensors import Values, lacks_forms, named, records_form
 from uncork_workers.wire.forms import ListForm, RecordsForm
 from uncork_workers.wire.messages import RowResult
 from uncork_workers.wire.schema import CSV, JSON
@@ -55,7 +55,7 @@ class Encoded(NamedTuple):
         between: bytes between its rows.
         form: the form of JSON rows that come from arrays.
         responses: complete responses, by position of the row that they replace.
-        values: the results, for requests that want tensors; None if none does.
+        values: the results, if a request wants them raw, or their arrays have no form in common; else None.
     """
 
     rows: list[bytes]
@@ -115,7 +115,7 @@ def encode(
         expected: how many there must be.
         accept: the media type.
         as_json: whether a request wants JSON; else the texts of rows are empty.
-        as_tensors: whether a request wants tensors.
+        as_tensors: whether a request wants them raw.
 
     Raises:
         WrongResult: if the number of results is wrong, or one cannot be written.
@@ -133,10 +133,12 @@ def encode(
         columns = None if isinstance(results, list) else columns_of(results)
         rows = _listed(results if columns is None else rows_of(columns), expected)
         by_name = None if columns is None else named(columns)
-    values = Values(results if isinstance(results, np.ndarray) else rows, by_name) if as_tensors else None
+    values = Values(results if isinstance(results, np.ndarray) else rows, by_name)
     if accept != CSV and (form or _PLAIN.issuperset(map(type, rows))):
         lines = encode_json(rows) if as_json else [b""] * len(rows)
-        return Encoded(rows=lines, form=form or records_form(rows, by_name), values=values)
+        common = form or records_form(rows, by_name)
+        keeps = as_tensors or (len(rows) > 0 and lacks_forms(rows[0], common))
+        return Encoded(rows=lines, form=common, values=values if keeps else None)
     responses = {at: _response(row, accept) for at, row in enumerate(rows) if _is_response(row)}
     left = [at for at in range(len(rows)) if at not in responses]
     others = [rows[at] for at in left]
@@ -144,7 +146,8 @@ def encode(
         head, lines = encode_csv(others)
         encoded = Encoded(rows=lines, content_type=CSV, head=head, between=b"")
     else:
-        encoded = Encoded(rows=encode_json(others, places=left), values=values)
+        keeps = as_tensors or any(lacks_forms(row, None) for row in others)
+        encoded = Encoded(rows=encode_json(others, places=left), values=values if keeps else None)
     texts = iter(encoded.rows)
     all_rows = [b"" if at in responses else next(texts) for at in range(len(rows))]
     return encoded._replace(rows=all_rows, responses=responses)

@@ -10,7 +10,8 @@ from uncork_workers.definition.outputs.encoding import OK, Array, CompleteRespon
 from uncork_workers.definition.outputs.json import UNWRITABLE, encode_json
 from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.definition.outputs.tensors import Values, join_values
-from uncork_workers.wire.forms import RowsForm, TensorForm, Wanted
+from uncork_workers.wire.forms import ListForm, RowsForm, TensorForm, Wanted
+from uncork_workers.wire.tensors import BYTES
 
 
 class SplitResults(NamedTuple):
@@ -79,10 +80,19 @@ def split_results(
     bodies: list[bytes | CompleteResponse] = []
     for at, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
         body = _body(results, end - count, end)
-        if results.values is not None and raw and raw[at] == "tensors" and isinstance(body, bytes):
-            body, forms[at] = _tensors(results.values, end - count, end)
+        if results.values is not None and isinstance(body, bytes):
+            body, forms[at] = _as_wanted(results.values, end - count, end, raw[at] if raw else "", body)
         bodies.append(body)
     return SplitResults(bodies, forms)
+
+
+def _as_wanted(values: Values, start: int, end: int, wanted: Wanted, text: bytes) -> tuple[bytes, RowsForm]:
+    """Return the rows of a request as it wants them, and their form; ``text`` is their JSON."""
+    form = values.part(start, end).form
+    is_array = isinstance(form, ListForm) and form.datatype != BYTES
+    if wanted == "tensors" or (wanted == "npy" and is_array):
+        return _tensors(values, start, end)
+    return text, form
 
 
 def _tensors(values: Values, start: int, end: int) -> tuple[bytes, RowsForm]:

@@ -10,7 +10,7 @@ from uncork_workers.definition.adapters.tensors import form_of
 from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.host import as_host_array
 from uncork_workers.definition.outputs.json import plain, values_of
-from uncork_workers.wire.forms import ColumnsForm, RecordsForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, ListForm, RecordsForm, TensorForm
 from uncork_workers.wire.tensors import BYTES, encoded, infer, join_columns, prefixed, text_of
 
 _NO_OBJECTS = (bool, int, float, str, list, tuple, type(None), np.ndarray, np.generic)
@@ -33,6 +33,13 @@ class Values(NamedTuple):
         columns = self.columns
         of_rows = None if columns is None else {name: column[start:end] for name, column in columns.items()}
         return Values(self.rows[start:end], of_rows)
+
+    @property
+    def form(self) -> ListForm | RecordsForm | None:
+        """The form of the rows as JSON, as far as they come from arrays."""
+        if isinstance(self.rows, np.ndarray):
+            return form_of(self.rows)
+        return form_of(as_numpy(self.rows)) or records_form(self.rows, self.columns)
 
     def copied(self) -> "Values":
         """Return these results with arrays of their own."""
@@ -76,6 +83,14 @@ def records_form(rows: Sequence[Any], columns: Objects | None) -> RecordsForm | 
     found = {name: form_of(as_numpy(column)) for name, column in (columns or {}).items()}
     forms = tuple([(name, form) for name, form in found.items() if form is not None])
     return RecordsForm(forms) if forms else None
+
+
+def lacks_forms(row: Any, form: ListForm | RecordsForm | None) -> bool:
+    """Return whether a row has arrays that the form of all rows lacks, because those of others differ."""
+    if type(row) is not dict:
+        return form is None and form_of(as_numpy([row])) is not None
+    known = dict(form.columns) if isinstance(form, RecordsForm) else {}
+    return any(name not in known and form_of(as_numpy([value])) is not None for name, value in row.items())
 
 
 def copied(value: Any) -> Any:

@@ -271,7 +271,7 @@ class HandlerCalls:
                 expected=expected,
                 accept=self._batch.accept,
                 as_json=not raw or set(raw) != {"tensors"},
-                as_tensors="tensors" in raw,
+                as_tensors=any(raw),
             )
         return without_copies(encoded, count) if expected > count else encoded
 
