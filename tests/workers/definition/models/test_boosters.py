@@ -4,6 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import joblib
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -132,6 +133,25 @@ def test_categories_of_lightgbm_are_those_of_the_training(project: Path, categor
     assert apis["predict"].sample is not None
     [alone] = run("model.txt", rows[0])
     assert alone == found[0]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        xgboost.XGBClassifier(n_estimators=2, n_jobs=1, enable_categorical=True),
+        lightgbm.LGBMClassifier(n_estimators=2, n_jobs=1, verbosity=-1),
+    ],
+)
+def test_estimators_of_categories_are_rejected(project: Path, estimator: Any) -> None:
+    table = pd.DataFrame({"kind": pd.Categorical(["x", "y"] * 100), "number": NUMBERS[:, 0]})
+    joblib.dump(estimator.fit(table, TARGETS * 1), "model.joblib")
+    joblib.dump(estimator.fit(table[["number"]], TARGETS * 1), "numbers.joblib")
+
+    assert refusal("model.joblib", trust_pickle=True).startswith(
+        "model.joblib: it was fitted on columns of the dtype category, which clients cannot send; write a "
+    )
+    _, apis = served("numbers.joblib", trust_pickle=True)
+    assert apis["predict"].description.input == {"kind": "dataframe", "columns": ["number"]}
 
 
 @pytest.mark.parametrize("value", [0, 1])

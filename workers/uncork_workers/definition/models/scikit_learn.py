@@ -64,10 +64,15 @@ def _input_of(model: Any) -> tuple[Adapter, Any]:
     """Return the adapter for what the estimator was fitted on, and an example row if there is a safe one.
 
     Raises:
-        DefinitionError: if the estimator does not say.
+        DefinitionError: if the estimator does not say, or needs columns of the dtype category.
     """
     names, count = (getattr(model, name, None) for name in ("feature_names_in_", "n_features_in_"))
     if names is not None:
+        if _has_categories(getattr(model, "best_estimator_", model)):
+            raise DefinitionError(
+                "it was fitted on columns of the dtype category, which clients cannot send; write a service "
+                "class that makes them, and serve FILE.py:SERVICE"
+            )
         return DataFrame(columns=[str(name) for name in names]), None
     if count is not None:
         return NdArray(dtype="float64", shape=(int(count),)), [0.0] * int(count)
@@ -78,6 +83,13 @@ def _input_of(model: Any) -> tuple[Adapter, Any]:
         f"the {type(model).__name__} has neither feature_names_in_ nor n_features_in_, and does not begin "
         "with a vectorizer of texts; fit it before it is saved, or write a service class"
     )
+
+
+def _has_categories(model: Any) -> bool:
+    """Return whether an estimator of XGBoost or LightGBM knows columns by the dtype category only."""
+    if hasattr(model, "get_booster"):
+        return "c" in (model.get_booster().feature_types or ())
+    return bool(getattr(getattr(model, "booster_", None), "pandas_categorical", None))
 
 
 def _dense(results: Any) -> Any:
