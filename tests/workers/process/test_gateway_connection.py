@@ -131,6 +131,17 @@ def test_a_late_cancel_is_passed_over(ends: tuple[GatewayConnection, Gateway]) -
     assert list(batches) == [(BATCH, [b"x"])]
 
 
+def test_threads_of_a_handler_may_ask_at_once(ends: tuple[GatewayConnection, Gateway]) -> None:
+    """None of them waits for bytes, which may come only with the next batch."""
+    link, gateway = ends
+    gateway.tell(BATCH)
+    next(link.batches())
+
+    with ThreadPoolExecutor(4) as threads, gateway.connection:
+        asked = [threads.submit(has_left, link, 1) for _ in range(2000)]
+        assert not any(one.result(HANG_S) for one in asked)
+
+
 def test_nobody_waits_when_the_gateway_has_gone(ends: tuple[GatewayConnection, Gateway]) -> None:
     """A lost connection cancels the stream and ends the batches, and does not raise in the handler."""
     link, gateway = ends

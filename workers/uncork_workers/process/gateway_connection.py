@@ -59,6 +59,8 @@ class GatewayConnection:
         self._reported: Gpus | None = None
         self._is_receiving = False
         """Whether nothing is being sent, so that a signal handler may."""
+        self._using = threading.Lock()
+        """Held while a thread looks or sends; threads that a handler has started may look, too."""
         self._is_leaving = False
         self._has_left = False
         self._is_tls = isinstance(connection, ssl.SSLSocket)
@@ -102,12 +104,14 @@ class GatewayConnection:
                     self._handle(message)
             if self._gateway_closed:
                 return
-            self._is_receiving = True
+            with self._using:  # from now on, only this thread takes bytes
+                self._is_receiving = True
             if self._is_leaving:
                 self._leave()
             data = self._read()
-            self._is_receiving = has_waited = False
-            self._receive(data)
+            with self._using:
+                self._is_receiving = has_waited = False
+                self._receive(data)
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -217,7 +221,8 @@ class GatewayConnection:
 
     def send(self, message: Message, bodies: Sequence[bytes] = ()) -> None:
         if self._sending is None:
-            self._connection.sendall(encode_frame(message, bodies))
+            with self._using:
+                self._connection.sendall(encode_frame(message, bodies))
             return
         with self._sending:
             self._connection.sendall(encode_frame(message, bodies))
@@ -236,6 +241,12 @@ class GatewayConnection:
         """Read what has arrived, without waiting; return False if the gateway has closed its end."""
         if self._sending is not None:
             return not self._gateway_closed  # the thread that iterates over batches reads
+        with self._using:
+            if not self._is_receiving:
+                self._look()
+        return not self._gateway_closed
+
+    def _look(self) -> None:
         # A TLS connection knows no MSG_DONTWAIT.
         self._connection.setblocking(False)
         try:
@@ -247,7 +258,6 @@ class GatewayConnection:
             self._gateway_closed = True
         finally:
             self._connection.setblocking(True)
-        return not self._gateway_closed
 
     def left(self, batch: int) -> Set[int]:
         """Return the positions of the requests of a batch whose clients have left, as of the last look."""
