@@ -157,6 +157,36 @@ def test_an_adapter_that_fails_for_one_request_spares_invalid_ones(kind: str) ->
     assert reply.worked
 
 
+class Refusing(RequestAdapter):
+    """Has one exception for all invalid requests, which it returns or raises."""
+
+    def __init__(self) -> None:
+        self.refusal = InvalidInput("not a row")
+
+    def handle_batch_request(self, requests: Sequence[Request]) -> list[Any]:
+        texts = [request.body.decode() for request in requests]
+        if "raise" in texts:
+            raise self.refusal
+        return [self.refusal if text == "return" else text for text in texts]
+
+
+class Refused(Service):
+    adapter = Refusing()
+
+    @api(input=adapter)
+    def predict(self, rows: list[str]) -> list[str]:
+        return rows
+
+
+@pytest.mark.parametrize("text", [b"return", b"raise"])
+def test_an_exception_for_many_invalid_requests_keeps_no_batch(text: bytes) -> None:
+    fields: dict[str, Any] = {"forms": (RawForm(),), "metas": [Meta("text/plain")] * 2}
+    reply, bodies = run_batch(Refused(), "predict", b"a", text, **fields)
+
+    assert (reply.statuses, bodies) == ([200, 400], [b'"a"', b"not a row"])
+    assert Refused.adapter.refusal.__traceback__ is None
+
+
 class Wrong(Service):
     @api(input=Json())
     def short(self, items: list[Any]) -> list[Any]:

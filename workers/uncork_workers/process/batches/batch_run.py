@@ -19,7 +19,7 @@ from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.chunks import by_request
 from uncork_workers.process.batches.departures import Departures
-from uncork_workers.process.batches.failures import Failure, repr_of
+from uncork_workers.process.batches.failures import Failure, release, repr_of
 from uncork_workers.process.batches.handler_calls import HandlerCalls, Result
 from uncork_workers.process.batches.merging import BatchRequests
 from uncork_workers.process.batches.search import Search
@@ -119,13 +119,12 @@ class BatchRun:
         requests = self._requests if len(portion) == len(self.bodies) else self._requests.pick(portion)
         try:
             merged = self.calls.merge(requests)
-        except InvalidInput:
-            merged = None
         except Stopped:
             raise
         except BaseException as error:
-            if len(requests.bodies) > 1:
+            if len(requests.bodies) > 1 and not isinstance(error, InvalidInput):
                 self._warn_of_search(len(requests.bodies), repr_of(error))
+            release(error)  # an adapter may raise one object again and again
             merged = None
         if merged is None:
             self._valid = self._mergeable()
@@ -287,6 +286,7 @@ class BatchRun:
                 self._answer(at, CompleteResponse(_INVALID, str(error).encode()))
                 if any(isinstance(piece, RowPath) for piece in error.args):
                     self._reasons[at] = list(error.args)
+                release(error)
             except Stopped:
                 raise
             except BaseException as error:

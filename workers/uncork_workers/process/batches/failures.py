@@ -82,8 +82,7 @@ class Failure(FailedCall):
 
     def release(self) -> None:
         """Drop the traceback, which refers to the batch, once it is not needed any more."""
-        with suppress(BaseException):  # as above
-            release(self.error)
+        release(self.error)
 
     def log(self, log: logging.Logger, message: str) -> None:
         """Log the exception with its traceback, whose frames have no variables any more."""
@@ -145,8 +144,9 @@ def _is_suspended(frame: FrameType) -> bool:
 
 def release(error: BaseException) -> None:
     """Drop the tracebacks of an exception that has been reported: their frames keep the whole batch alive."""
-    for one in with_causes(error):
-        one.__traceback__ = None
+    with suppress(BaseException):  # the attributes of an exception can be code of the service too
+        for one in with_causes(error):
+            one.__traceback__ = None
 
 
 def _place(error: BaseException, handler: Callable[..., Any] | None) -> str:
