@@ -176,6 +176,13 @@ def test_a_request_is_rejected_for_one_of_its_rows() -> None:
     ]
 
 
+def test_a_rejection_may_quote_half_of_a_character() -> None:
+    assert answers(encode([Rejected(400, "\ud800"), 1], expected=2), [1, 1]) == [
+        CompleteResponse(400, b"\\ud800"),
+        b"1",
+    ]
+
+
 def test_a_rejection_goes_before_a_response() -> None:
     encoded = encode([Response("x"), Rejected(400, "no")], expected=2)
 

@@ -63,6 +63,8 @@ class Rows(RequestAdapter):
                 raise KINDS[text]()
             if text == "invalid":
                 raise InvalidInput("not a row")
+            if text == "half":
+                raise InvalidInput("got \ud800")
         return texts
 
 
@@ -155,6 +157,13 @@ def test_an_adapter_that_fails_for_one_request_spares_invalid_ones(kind: str) ->
     assert reply.statuses == [500, 400, 200]
     assert bodies[1:] == [b"not a row", b'"a"']
     assert reply.worked
+
+
+def test_a_reason_that_quotes_half_of_a_character_is_told() -> None:
+    """Otherwise it would fail all requests of a batch that may not run again."""
+    reply, bodies = run("adapts", "a", "half", idempotent=False)
+
+    assert (reply.statuses, bodies) == ([200, 400], [b'"a"', b"got \\ud800"])
 
 
 class Refusing(RequestAdapter):

@@ -20,6 +20,7 @@ from uncork_workers.definition.outputs.responses import (
 from uncork_workers.definition.outputs.tables import as_rows, columns_of, encode_csv, rows_of
 from uncork_workers.definition.outputs.tensors import Values, lacks_forms, named, records_form
 from uncork_workers.wire.forms import ListForm, RecordsForm
+from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.messages import RowResult
 from uncork_workers.wire.schema import CSV, JSON
 from uncork_workers.wire.tensors import BYTES
@@ -197,7 +198,7 @@ def _is_response(row: Any) -> bool:
 def _response(row: Any, accept: str = "") -> CompleteResponse:
     match row:
         case Rejected(status, detail):
-            return CompleteResponse(status, detail.encode())
+            return CompleteResponse(status, encodable(detail).encode())
         case Response(body, status, _, content_type):
             content, media_type = (b"", OCTETS) if row.is_bodiless else _content(body, accept)
             return CompleteResponse(status, content, content_type or media_type, row.checked_headers())

@@ -29,6 +29,7 @@ from uncork_workers.process.context import NO_PARAMETERS
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.costs import Extent
 from uncork_workers.wire.forms import RowsForm, compact_forms, expand_forms
+from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.json_faults import json_fault
 from uncork_workers.wire.messages import Batch, ExceptionReport, Reply, RowPath
 
@@ -283,7 +284,7 @@ class BatchRun:
                 self.calls.merge(self._requests.pick([at]))
                 mergeable.append(at)
             except InvalidInput as error:
-                self._answer(at, CompleteResponse(_INVALID, str(error).encode()))
+                self._answer(at, CompleteResponse(_INVALID, encodable(str(error)).encode()))
                 if any(isinstance(piece, RowPath) for piece in error.args):
                     self._reasons[at] = list(error.args)
                 release(error)

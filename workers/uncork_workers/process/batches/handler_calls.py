@@ -34,6 +34,7 @@ from uncork_workers.process.batches.size_limit import SizeLimit
 from uncork_workers.process.context import NO_PARAMETERS, context, set_rows
 from uncork_workers.process.recorded_metrics import RecordedMetrics
 from uncork_workers.wire.forms import RowsForm, Wanted
+from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.messages import Batch
 
 Result = tuple[bytes | CompleteResponse, RowsForm]
@@ -211,7 +212,7 @@ class HandlerCalls:
             return SplitResults([], [])
         self._begin(requests, 0, sum(requests.rows), ())
         rejected = self._handler(merged)
-        body = b"" if rejected is None else CompleteResponse(rejected.status, rejected.detail.encode())
+        body = CompleteResponse(rejected.status, encodable(rejected.detail).encode()) if rejected else b""
         return SplitResults([body], [None])
 
     def look(self) -> None:
