@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from tests.loops import HANG_S
 from tests.workers.fake_gateway import Connection
 from tests.workers.run_batch import batch_of, run_batch
 from uncork_workers.definition.adapters import Json, Text
-from uncork_workers.definition.outputs.responses import Rejected
+from uncork_workers.definition.outputs.responses import Rejected, Response
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
@@ -344,6 +345,11 @@ def test_other_batches_take_their_turn_without_overlap(fields: dict[str, Any]) -
     assert shown(served(service, calls)) == shown(alone(fresh(), calls))
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    x: Any
+
+
 class Reusing(Service):
     """Each handler or ``finish`` returns the same array, with new values."""
 
@@ -369,12 +375,20 @@ class Reusing(Service):
     def row(self, rows: list[float]) -> Any:
         return [("a", self.filled(rows))]
 
+    @api(input=Json(), prepare=same)
+    def point(self, rows: list[float]) -> Any:
+        return [Point(self.filled(rows))]
+
+    @api(input=Json(), prepare=same)
+    def whole(self, rows: list[float]) -> Any:
+        return [Response({"x": self.filled(rows)})]
+
     @api(input=Json(), finish=filled)
     def finished(self, rows: list[float]) -> Any:
         return rows
 
 
-@pytest.mark.parametrize("to", ["array", "column", "row"])
+@pytest.mark.parametrize("to", ["array", "column", "row", "point", "whole"])
 def test_a_handler_may_reuse_its_arrays_before_the_last_batch_is_encoded(to: str) -> None:
     service = Reusing()
     service.setup()

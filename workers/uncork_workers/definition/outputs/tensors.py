@@ -1,6 +1,8 @@
 """Results as tensors, whose values keep the type, shape and bits that the handler returned."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,6 +12,7 @@ from uncork_workers.definition.adapters.tensors import form_of
 from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.host import as_host_array
 from uncork_workers.definition.outputs.json import plain, values_of
+from uncork_workers.definition.outputs.responses import Response
 from uncork_workers.wire.forms import ColumnsForm, ListForm, RecordsForm, TensorForm
 from uncork_workers.wire.tensors import BYTES, encoded, infer, join_columns, prefixed, text_of
 
@@ -104,8 +107,15 @@ def copied(value: Any) -> Any:
             return list(value) if _FIXED.issuperset(map(type, value)) else list(map(copied, value))
         case bytearray() | memoryview():
             return bytes(value)
+        case Response():
+            return replace(value, body=copied(value.body))
     array = as_host_array(value)
-    return value if array is None else array.copy()
+    if array is not None:
+        return array.copy()
+    try:
+        return deepcopy(value)  # such as an object with arrays, or a table
+    except Exception:  # a handler may return anything
+        return value
 
 
 def _is_numpy(value: object) -> bool:
