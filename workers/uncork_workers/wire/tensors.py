@@ -24,6 +24,7 @@ BFLOAT16 = np.dtype([("BF16", LAYOUTS["BF16"])])
 MAX_AXES = 64
 LENGTH_BYTES = 4
 _COLUMN_LENGTH_BYTES = 8
+_LISTS = (list, tuple)
 
 
 def prefixed(strings: Iterable[bytes]) -> bytes:
@@ -68,26 +69,26 @@ def infer(values: list[Any]) -> Inferred | None:
     values are BYTES too: ``true``, ``false`` and empty.
 
     Args:
-        values: one per row: numbers, booleans, texts, None, or nested lists of these.
+        values: one per row: numbers, booleans, texts, None, or nested lists or tuples of these.
 
     Returns:
         None if the values are not of one shape, or not of one kind.
     """
     shape, first = [len(values)], values[0] if values else None
-    while isinstance(first, list):
+    while isinstance(first, list | tuple):
         shape.append(len(first))
         first = first[0] if first else None
     if len(shape) > MAX_AXES:
         return None
     for length in shape[1:]:
-        if any(type(value) is not list or len(value) != length for value in values):
+        if any(type(value) not in _LISTS or len(value) != length for value in values):
             return None
         values = list(chain.from_iterable(values))
     kinds = set(map(type, values))
     if float in kinds and kinds & {str, bool}:  # pandas has NaN for a missing text
         values = [None if value != value else value for value in values]
         kinds = set(map(type, values))
-    if kinds & {list, dict}:
+    if kinds & {*_LISTS, dict}:
         return None
     datatype = _datatype(kinds, values)
     if datatype is None:

@@ -31,10 +31,11 @@ def split(results: object, counts: list[int], *, cut: int = 0) -> SplitResults:
     parts = [results] if not cut else [pick(results, 0, cut), pick(results, cut, total)]
     sizes = [total] if not cut else [cut, total - cut]
     chunks = [
-        as_array(part, expected=size) or encode(part, expected=size, as_json=False, as_tensors=True).copied()
+        as_array(part, expected=size) or encode(part, expected=size, as_json=False, as_tensors=True)
         for part, size in zip(parts, sizes, strict=True)
     ]
-    return split_results(join_chunks(chunks), counts, ["tensors"] * len(counts))
+    encoded = join_chunks([chunk.copied() for chunk in chunks]) if cut else chunks[0]  # as for several calls
+    return split_results(encoded, counts, ["tensors"] * len(counts))
 
 
 def pick(results: Any, start: int, end: int) -> Any:
@@ -109,6 +110,9 @@ def test_an_array_keeps_type_shape_and_bits(array: Any, contain: Callable[[Any],
         (np.array(["2024-01-02", "NaT"], "M8[D]"), ("BYTES", (), texts("2024-01-02", ""))),
         (["cat", 1], ("BYTES", (), texts("cat", "1"))),
         ([[1], [2, 3]], ("BYTES", (), texts("[1]", "[2,3]"))),
+        ([(1, 2.5), (3, None)], ("FP64", (2,), doubles(1, 2.5, 3, np.nan))),
+        ([[(1, 2)], [(3, 4)]], ("INT64", (1, 2), np.arange(1, 5, dtype="<i8").tobytes())),
+        ([(1,), (2, 3)], ("BYTES", (), texts("[1]", "[2,3]"))),
         ([{"a": 1}, {"b": "x"}], ("BYTES", (), texts('{"a":1}', '{"b":"x"}'))),
         ([2**70, None], ("FP64", (), doubles(2.0**70, np.nan))),
         (np.array(["é", ""]), ("BYTES", (), texts("é", ""))),
