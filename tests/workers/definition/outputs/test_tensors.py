@@ -140,6 +140,13 @@ def test_missing_floats_keep_their_width() -> None:
     assert {name: one[name] for name in "ab"} == other
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_masked_values_of_a_column_are_missing(cut: int) -> None:
+    masked = np.ma.masked_array([[1, 2], [3, 4]], [[False, False], [False, True]], "i2")
+
+    assert tensors({"m": masked}, [2], cut=cut) == [{"m": ("FP64", (2,), doubles(1, 2, 3, np.nan))}]
+
+
 def test_a_table_may_have_any_columns() -> None:
     frame = pd.DataFrame({"t": ["a", None], "f": np.array([1, 2], "f2"), 3: [True, False]})
 

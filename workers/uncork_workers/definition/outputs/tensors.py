@@ -141,7 +141,9 @@ def _by_name(rows: Column) -> Objects | None:
 
 def _join(columns: Sequence[Column]) -> Column:
     arrays = [column for column in columns if isinstance(column, np.ndarray)]
-    if len(arrays) == len(columns) and len({(array.dtype, array.shape[1:]) for array in arrays}) == 1:
+    kinds = {(array.dtype, array.shape[1:]) for array in arrays}
+    # NumPy would join the values below masks.
+    if len(arrays) == len(columns) and len(kinds) == 1 and not any(map(np.ma.is_masked, arrays)):
         return np.concatenate(arrays)
     return [value for column in columns for value in column]
 
