@@ -19,7 +19,7 @@ from PIL import Image
 
 from uncork_workers.definition.outputs.encoding import as_array, encode, row_result
 from uncork_workers.definition.outputs.host import on_host
-from uncork_workers.definition.outputs.responses import Response, WrongResult
+from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.definition.outputs.split import split_results
 from uncork_workers.wire.forms import ColumnsForm, ListForm, TensorForm
 from uncork_workers.wire.schema import CSV
@@ -203,6 +203,17 @@ def test_arrays_anywhere_in_a_row_are_json(make: Make) -> None:
     assert json.loads(encoded.responses[5].body) == [1, 2]
     assert tensors([[one, one], [one, one]]) == {"": ("FP64", (2,), np.full(4, 1.5).tobytes())}
     assert encode(on_host(make([1, 2])), expected=2, accept=CSV).rows == [b"1.0\r\n", b"2.0\r\n"]
+
+
+@pytest.mark.parametrize("make", LIBRARIES)
+@pytest.mark.parametrize("first", [Rejected(400, "no"), Response("x"), None])
+def test_a_first_row_without_a_result_changes_no_types(make: Make, first: Any) -> None:
+    """It is that of another client."""
+    encoded = encode(on_host([first, make([1, 2])]), expected=2, as_tensors=True)
+
+    dealt = split_results(encoded, [1, 1], ["tensors"] * 2)
+
+    assert (dealt.bodies[1], dealt.forms[1]) == (np.array([1, 2], "<f4").tobytes(), TensorForm("FP32", (2,)))
 
 
 def test_rows_of_several_lengths_are_lists() -> None:

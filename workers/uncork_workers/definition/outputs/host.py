@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from uncork_workers.definition.outputs.responses import WrongResult
+from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
 from uncork_workers.wire.tensors import BFLOAT16
 
 Reader = Callable[[Any], np.ndarray[Any, Any]]
@@ -18,14 +18,16 @@ Reader = Callable[[Any], np.ndarray[Any, Any]]
 # Of tables, which would lose the names of their columns, and of objects, which are rows themselves.
 _NO_ARRAYS = ("columns", "__dataclass_fields__", "__struct_fields__", "__attrs_attrs__")
 # Types of rows that are no arrays, and contain none.
-_PLAIN = frozenset((float, int, str, bool, bytes, list, type(None)))
+_PLAIN = frozenset((float, int, str, bool, bytes, list))
+# Rows that say nothing about the others.
+_NO_RESULTS = (Rejected, Response, type(None))
 
 
 def on_host(results: Any) -> Any:
     """Return a handler's results with NumPy arrays in place of other libraries' arrays.
 
     Results may be an array, a list of arrays or of dicts with arrays, or a dict of such columns. The first
-    row decides whether the others are looked at; :func:`as_host_array` reads arrays inside rows later.
+    result decides whether all are looked at; :func:`as_host_array` reads arrays inside rows later.
 
     Raises:
         WrongResult: if an array cannot be converted.
@@ -74,7 +76,7 @@ def _rows_on_host(values: Any) -> Any:
         return array
     if not isinstance(values, list | tuple) or not values:
         return values
-    first = values[0]
+    first = next((row for row in values if not isinstance(row, _NO_RESULTS)), None)
     inner = first.values() if type(first) is dict else (first,)
     return list(map(_row_on_host, values)) if any(map(_reader_of, inner)) else values
 
