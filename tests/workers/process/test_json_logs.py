@@ -5,6 +5,7 @@ import logging
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 from uncork_workers.process.logs import JsonFormatter
@@ -49,8 +50,13 @@ def test_an_exception_is_text() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("\ud800", "\\ud800"), (object, str(object)), ({"a": set}, {"a": str(set)})],
-    ids=["surrogate", "unknown", "nested"],
+    [
+        ("\ud800", "\\ud800"),
+        (object, str(object)),
+        ({"a": set}, {"a": str(set)}),
+        (np.array([1, 2]), "[1 2]"),
+    ],
+    ids=["surrogate", "unknown", "nested", "array"],
 )
 def test_what_json_does_not_know_is_text(value: object, text: object) -> None:
     """A line that cannot be written would be lost."""

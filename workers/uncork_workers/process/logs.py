@@ -73,7 +73,7 @@ class JsonFormatter(logging.Formatter):
             "process": self._process,
         }
         for name, value in vars(record).items():
-            if name not in _OWN_FIELDS and value not in (None, ""):
+            if name not in _OWN_FIELDS and value is not None and (type(value) is not str or value):
                 line.setdefault(name, value)
         if record.exc_info:
             line["exception"] = record.exc_text or self.formatException(record.exc_info)
