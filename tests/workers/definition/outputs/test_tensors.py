@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -160,6 +161,17 @@ def test_a_table_may_have_any_columns() -> None:
     [raw] = tensors({"b": [b"\xff", b""], "s": np.array([b"\xfe", b"x"])}, [2])
     assert raw["b"] == ("BYTES", (), b"\1\0\0\0\xff\0\0\0\0")
     assert raw["s"] == ("BYTES", (), b"\1\0\0\0\xfe\1\0\0\0x")
+
+
+def test_an_enumeration_names_columns_by_its_values() -> None:
+    class Label(int, Enum):
+        CAT = 7
+
+    columns = {Label.CAT: np.array([1, 2], "f4")}
+
+    assert tensors(columns, [2]) == [{"7": ("FP32", (), np.array([1, 2], "<f4").tobytes())}]
+    encoded = encode(columns, expected=2)
+    assert (encoded.rows[0], encoded.form) == (b'{"7":1.0}', RecordsForm((("7", ListForm("FP32", ())),)))
 
 
 def test_objects_of_any_class_are_columns() -> None:

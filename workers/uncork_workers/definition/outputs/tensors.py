@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from enum import Enum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -63,7 +64,8 @@ def named(columns: Mapping[Any, Column]) -> Objects | None:
     """Return columns with the names that they have in JSON; None if a name is neither text nor an integer."""
     if not all(isinstance(name, str | int | np.integer) and type(name) is not bool for name in columns):
         return None
-    return {str(name): column for name, column in columns.items()}
+    names = [name.value if isinstance(name, Enum) else name for name in columns]
+    return dict(zip(map(str, names), columns.values(), strict=True))
 
 
 def join_values(parts: Sequence[Values]) -> Values:
