@@ -97,6 +97,8 @@ def plain(value: object) -> Any:
         return float(value)  # tolist() does not convert a long double
     if isinstance(value, np.ndarray | np.generic):
         return values_of(value)
+    if isinstance(value, msgspec.Raw):  # the writer of JSON does not ask
+        return msgspec.json.decode(value)
     if type(value).__module__.partition(".")[0] == "pandas":
         return _plain_of_pandas(value)
     array = as_host_array(value)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from uncork_workers.definition.outputs.arrays import as_numpy, is_frame, is_series
-from uncork_workers.definition.outputs.json import plain, values_of
+from uncork_workers.definition.outputs.json import UNWRITABLE, plain, values_of
 from uncork_workers.definition.outputs.responses import WrongResult
 
 
@@ -58,7 +58,7 @@ def encode_csv(results: Sequence[Any]) -> tuple[bytes, list[bytes]]:
     try:
         names, rows = _columns(msgspec.to_builtins(list(results), enc_hook=plain))
         return _line(names), [_line([_field(value) for value in row]) for row in rows]
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except UNWRITABLE as error:
         raise WrongResult(f"results cannot be written as CSV: {error}") from error
 
 
