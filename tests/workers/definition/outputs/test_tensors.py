@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -185,6 +186,26 @@ def test_objects_of_any_class_are_columns() -> None:
         {"x": ("FP64", (), doubles(1)), "y": ("BYTES", (), texts("a"))},
         {"x": ("FP64", (), doubles(np.inf)), "y": ("FP64", (), doubles(np.nan))},
     ]
+
+
+def test_arrays_of_objects_of_any_class_keep_their_types() -> None:
+    @dataclass
+    class Point:
+        x: Any
+        n: int
+
+    class Struct(msgspec.Struct):
+        x: Any
+        n: int
+
+    array = np.array([[1, 2], [3, np.inf]], "f4")
+    makers: list[Callable[..., Any]] = [Point, Struct, OrderedDict]
+    for make in makers:
+        rows = [make(x=row, n=7) for row in array]
+        assert tensors(rows, [1, 1]) == [
+            {"x": ("FP32", (2,), row.tobytes()), "n": ("INT64", (), b"\7".ljust(8, b"\0"))} for row in array
+        ]
+        assert encode(rows, expected=2).form == RecordsForm((("x", ListForm("FP32", (2,))),))
 
 
 def test_json_has_the_forms_of_the_columns() -> None:

@@ -147,8 +147,10 @@ def encode(
         head, lines = encode_csv(others)
         encoded = Encoded(rows=lines, content_type=CSV, head=head, between=b"")
     else:
-        keeps = as_tensors or any(lacks_forms(row, None) for row in others)
-        encoded = Encoded(rows=encode_json(others, places=left), values=values if keeps else None)
+        lines = encode_json(others, places=left)
+        common = form_of(as_numpy(others)) or records_form(others, None)
+        keeps = as_tensors or any(lacks_forms(row, common) for row in others)
+        encoded = Encoded(rows=lines, form=common, values=values if keeps else None)
     texts = iter(encoded.rows)
     all_rows = [b"" if at in responses else next(texts) for at in range(len(rows))]
     return encoded._replace(rows=all_rows, responses=responses)

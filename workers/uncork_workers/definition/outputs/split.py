@@ -80,7 +80,9 @@ def split_results(
     bodies: list[bytes | CompleteResponse] = []
     for at, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
         body = _body(results, end - count, end)
-        if results.values is not None and isinstance(body, bytes):
+        if not isinstance(body, bytes):
+            forms[at] = None
+        elif results.values is not None:
             body, forms[at] = _as_wanted(results.values, end - count, end, raw[at] if raw else "", body)
         bodies.append(body)
     return SplitResults(bodies, forms)

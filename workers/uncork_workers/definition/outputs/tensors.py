@@ -15,10 +15,11 @@ from uncork_workers.definition.outputs.host import as_host_array
 from uncork_workers.definition.outputs.json import plain, values_of
 from uncork_workers.definition.outputs.responses import Response
 from uncork_workers.wire.forms import ColumnsForm, ListForm, RecordsForm, TensorForm
-from uncork_workers.wire.tensors import BYTES, encoded, infer, join_columns, prefixed, text_of
+from uncork_workers.wire.tensors import BYTES, LAYOUTS, encoded, infer, join_columns, prefixed, text_of
 
 _NO_OBJECTS = (bool, int, float, str, list, tuple, type(None), np.ndarray, np.generic)
 _FIXED = frozenset((bool, int, float, str, bytes, type(None)))
+_ARRAYS: tuple[type[Any], ...] = (np.ndarray, *{np.dtype(layout).type for layout in LAYOUTS.values()})
 
 Column = Sequence[Any] | np.ndarray[Any, Any]
 """A value per row."""
@@ -82,7 +83,9 @@ def records_form(rows: Sequence[Any], columns: Objects | None) -> RecordsForm | 
     """Return the forms of the columns that come from arrays; None if there are none."""
     if columns is None:
         first = rows[0] if rows else None
-        if type(first) is not dict or not any(map(_is_numpy, first.values())):
+        if type(first) is not dict:
+            first = {name: value for name, [value] in (_by_name([first]) or {}).items()}
+        if not any(map(_is_numpy, first.values())):
             return None
         columns = _by_name(rows)
     found = {name: form_of(as_numpy(column)) for name, column in (columns or {}).items()}
@@ -92,10 +95,11 @@ def records_form(rows: Sequence[Any], columns: Objects | None) -> RecordsForm | 
 
 def lacks_forms(row: Any, form: ListForm | RecordsForm | None) -> bool:
     """Return whether a row has arrays that the form of all rows lacks, because those of others differ."""
-    if type(row) is not dict:
-        return form is None and form_of(as_numpy([row])) is not None
+    own = form_of(as_numpy([row])) or records_form([row], None)
+    if not isinstance(own, RecordsForm):
+        return own is not None and form is None
     known = dict(form.columns) if isinstance(form, RecordsForm) else {}
-    return any(name not in known and form_of(as_numpy([value])) is not None for name, value in row.items())
+    return any(name not in known for name, _ in own.columns)
 
 
 def copied(value: Any) -> Any:
@@ -131,14 +135,19 @@ def _by_name(rows: Column) -> Objects | None:
     if not all(type(row) is dict for row in rows) or not all(
         type(name) is str for row in rows for name in row
     ):
-        # Dataclasses and the like become objects, too.
-        rows = msgspec.to_builtins(list(rows), enc_hook=plain, str_keys=True)
+        # Dataclasses and the like become objects, too, whose arrays stay arrays.
+        rows = msgspec.to_builtins(list(rows), enc_hook=_array_or_plain, str_keys=True, builtin_types=_ARRAYS)
         if not all(type(row) is dict for row in rows):
             return None
     names = rows[0].keys()
     if not names or any(row.keys() != names for row in rows):
         return None
     return {name: [row[name] for row in rows] for name in names}
+
+
+def _array_or_plain(value: object) -> Any:
+    array = as_host_array(value)
+    return plain(value) if array is None else array
 
 
 def _join(columns: Sequence[Column]) -> Column:
