@@ -15,6 +15,7 @@ from tests.workers.json_values import VALUES
 from uncork_workers.definition.outputs.encoding import encode
 from uncork_workers.definition.outputs.responses import Rejected, WrongResult
 from uncork_workers.plural import plural
+from uncork_workers.wire.schema import CSV
 
 
 def encoded(results: object, expected: int) -> list[Any]:
@@ -65,6 +66,26 @@ def test_values_of_numpy_are_plain_values(result: object, expected: object) -> N
 
     assert value == expected
     assert type(value) is type(expected)
+
+
+class Name(str):
+    pass
+
+
+class Count(int):
+    pass
+
+
+class Score(float):
+    pass
+
+
+def test_texts_and_numbers_of_subclasses_are_plain_values() -> None:
+    """Such as those of libraries for HTML and XML."""
+    results = [Name("a"), Count(1), Score(0.5), {Name("b"): [Count(2), Score("nan")]}]
+
+    assert encoded(results, 4) == ["a", 1, 0.5, {"b": [2, None]}]
+    assert encode(results[:1], expected=1, accept=CSV).rows == [b"a\r\n"]
 
 
 def test_long_floats_are_numbers_too() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.host import as_host_array
 from uncork_workers.definition.outputs.responses import WrongResult, not_json, wrong_key
+from uncork_workers.wire import frames
 from uncork_workers.wire.json_faults import TOO_DEEP
 from uncork_workers.wire.tensors import BFLOAT16, widened
 
@@ -97,6 +98,8 @@ def plain(value: object) -> Any:
         return float(value)  # tolist() does not convert a long double
     if isinstance(value, np.ndarray | np.generic):
         return values_of(value)
+    if isinstance(value, str | int | float) and type(value) is not bool:  # of a subclass; a bool is a key
+        return frames.plain(value)
     if isinstance(value, msgspec.Raw):  # the writer of JSON does not ask
         return msgspec.json.decode(value)
     if type(value).__module__.partition(".")[0] == "pandas":
