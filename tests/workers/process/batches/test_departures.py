@@ -246,6 +246,17 @@ def test_the_next_batch_runs_on_the_same_loop(outlet: Outlet) -> None:
     assert reply.statuses == [200]
 
 
+def test_a_batch_that_all_have_left_stays_cancelled(outlet: Outlet) -> None:
+    """Also for a thread of its handler that still asks after the reply."""
+    departures = Departures(outlet, 1, 2)
+    outlet.leave(0, 1)
+    assert departures.all_left()
+
+    outlet.gone.clear()  # as a reply does
+
+    assert (departures.all_left(), departures.left(), departures.cancelled) == (True, set(), True)
+
+
 def test_a_gateway_that_has_closed_its_end_cancels_nothing() -> None:
     """It may still read the reply."""
     seen: list[bool] = []

@@ -14,7 +14,7 @@ class Departures:
 
     Attributes:
         timed_out: whether it was.
-        cancelled: whether all clients are known to have left.
+        cancelled: whether all clients are known to have left. The connection forgets that with the reply.
         noticed: whether the worker did less, or may have, because clients had left. What the batch took then
             says nothing about other batches.
     """
@@ -33,13 +33,13 @@ class Departures:
         self._sink.look()
         left = self._sink.left(self._batch)
         self.noticed |= bool(left)
-        self.cancelled = len(left) >= self._requests
+        self.cancelled |= len(left) >= self._requests
         return left
 
     def all_left(self) -> bool:
         """Return whether all clients have left by now; it counts as noticed only then."""
         self._sink.look()
-        self.cancelled = len(self._sink.left(self._batch)) >= self._requests
+        self.cancelled |= len(self._sink.left(self._batch)) >= self._requests
         self.noticed |= self.cancelled
         return self.cancelled
 
