@@ -165,6 +165,13 @@ def test_a_table_may_have_any_columns() -> None:
     assert raw["s"] == ("BYTES", (), b"\1\0\0\0\xfe\1\0\0\0x")
 
 
+def test_an_array_of_objects_is_sent_as_the_list_of_them() -> None:
+    rows = [{"a": 1, "b": np.float32(2)}, {"a": 3, "b": np.float32(4)}]
+
+    assert tensors(np.array(rows, object), [1, 1]) == tensors(rows, [1, 1])
+    assert "b" in tensors(rows, [2])[0]
+
+
 def test_an_enumeration_names_columns_by_its_values() -> None:
     class Label(int, Enum):
         CAT = 7

@@ -125,6 +125,8 @@ def encode(
         check_count(len(results), expected)
         return Encoded(encode_json(results))
     results = as_numpy(results)
+    if isinstance(results, np.ndarray) and results.dtype == object and results.ndim:
+        results = as_numpy(results.tolist())
     form = by_name = None
     if isinstance(results, np.ndarray) and results.ndim:
         form = form_of(results)
