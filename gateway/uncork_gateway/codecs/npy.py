@@ -24,10 +24,12 @@ def decode_npy(body: bytes, *, row_axes: int) -> tuple[Tensor, bool]:
         BadRequest: if the body is not a .npy file, holds objects or text, or has the wrong number of axes.
     """
     array = _read(body)
-    array = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
-    datatype = _DATATYPES.get(array.dtype)
+    # Before values are converted: a file of a few bytes has any number of texts without characters.
+    dtype = array.dtype.newbyteorder("<")
+    datatype = _DATATYPES.get(dtype)
     if datatype is None:
         raise BadRequest(f"dtype {array.dtype} is not supported; send booleans, integers or floats")
+    array = array.astype(dtype, order="C", copy=False)
     single = array.ndim == row_axes
     if not single and array.ndim != row_axes + 1:
         raise BadRequest(

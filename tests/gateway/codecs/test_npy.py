@@ -6,6 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -95,3 +96,11 @@ def test_any_bytes_are_read_or_refused(body: bytes, row_axes: int) -> None:
     assert (tensor.datatype, len(tensor.shape)) == ("FP64", 1 + row_axes)
     assert all(type(length) is int for length in tensor.shape)
     assert len(tensor.data) == 8 * int(np.prod(tensor.shape))
+
+
+def test_a_dtype_is_refused_before_its_values_are_converted() -> None:
+    """Texts without characters take no bytes in the file, whatever their number, but some in memory."""
+    body = file("{'descr': '>U0', 'fortran_order': True, 'shape': (10, 10)}")
+
+    with pytest.raises(BadRequest, match=r"^dtype >U0 is not supported; send booleans, integers or floats$"):
+        decode_npy(body, row_axes=0)
