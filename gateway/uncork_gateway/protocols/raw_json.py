@@ -29,7 +29,8 @@ _MOST_LENIENT = 2**20
 _NOT_A_PART = re.compile(r"[ \t\r\n,:]*")
 _NUMERALS = b"0123456789.eE+- \t\r\n"
 _KINDS = {b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null", b"[": "list", b"{": "object"}
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},:]|[^][{},:"\s]+', re.DOTALL)
+# Without the plus signs, re would keep a state for each escape of a string.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{},:]|[^][{},:"\s]+', re.DOTALL)
 _OPENING, _CLOSING = (b"[", b"{"), (b"]", b"}")
 _MOST_TOKENS = 4096
 # Of names that a few bytes repeat for each row: what any request may have, and how many times its bytes.

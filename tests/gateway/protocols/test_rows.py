@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -268,6 +269,19 @@ def test_an_error_says_what_was_wrong(detail: str) -> None:
 def test_every_row_has_a_form(row: bytes) -> None:
     one, other = (parse_rows(b'{"instances": [%b]}' % each).key for each in (row, b" " + row))
     assert hash(one) == hash(other)
+
+
+def test_the_form_of_a_text_takes_no_memory_for_each_of_its_escapes() -> None:
+    """A text of 64 MiB would fill the memory of a proxy."""
+    request = parse_rows(b'{"instances": ["%b"]}' % (rb"\"" * 100_000))
+
+    tracemalloc.start()
+    key = request.key
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert key == parse_rows(b'{"instances": ["a"]}').key
+    assert peak_bytes < 10 * request.size_bytes
 
 
 def test_names_that_would_be_repeated_too_often_are_refused() -> None:
