@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from uncork_workers.wire.json_faults import json_fault
@@ -34,3 +36,13 @@ def test_a_fault_is_named(text: bytes, says: str) -> None:
 def test_many_backslashes_take_one_pass() -> None:
     """Quadratic work would not end here."""
     assert json_fault(b'"' + b"\\" * 4_000_001, PARSER) == "what the parser says"
+
+
+def test_many_backslashes_take_no_memory() -> None:
+    text = b'"' + b"\\" * 400_001
+    tracemalloc.start()
+    json_fault(text, PARSER)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak_bytes < 2 * len(text)

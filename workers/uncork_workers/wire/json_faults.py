@@ -9,8 +9,9 @@ TOO_DEEP = "it is nested too deeply"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _FIRST, _SECOND = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 # An escape of half a pair without the other half. An even number of backslashes before it are characters.
+# Without the plus sign, re would keep a state for each two of them.
 _HALF = re.compile(
-    rb"(?<!\\)(?:\\\\)*(%b(?!%b)|(?<!%b)%b)" % (_FIRST, _SECOND, rb"\\u[dD][89abAB]..", _SECOND)
+    rb"(?<!\\)(?:\\\\)*+(%b(?!%b)|(?<!%b)%b)" % (_FIRST, _SECOND, rb"\\u[dD][89abAB]..", _SECOND)
 )
 
 
