@@ -46,14 +46,14 @@ def read_table(body: bytes, limits: Limits = DEFAULT_LIMITS) -> Table:
     limits.check_rows(header.count(b",") + 1)
     header = header.removesuffix(b"\r")
     if header and b"\r" not in header and b'"' not in lines:
-        limits.check_rows(lines.count(b"\n") + lines.count(b"\r") - lines.count(b"\r\n"))
+        limits.check_rows(_line_ends(lines))
         names = _read_names(_read(header.decode()))
         lines = lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if not lines.endswith(b"\n"):
             lines += b"\n"
         if rows := _count_plain(lines, len(names)):
             return Table(names, lines, rows)
-    limits.check_values(body.count(b",") + body.count(b"\n"))
+    limits.check_values(body.count(b",") + _line_ends(body))
     return _rewrite(body, limits)
 
 
@@ -94,6 +94,10 @@ def first_repeated(names: Sequence[str]) -> str | None:
         return None
     counts = Counter(names)
     return next(name for name in names if counts[name] > 1)
+
+
+def _line_ends(text: bytes) -> int:
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
 
 
 def _count_plain(lines: bytes, width: int) -> int:

@@ -106,6 +106,9 @@ OF_VALUES = {
         "text/csv",
         columns=None,
     ),
+    "csv of carriage returns": native(
+        lambda n: "a\r1" + "\r" * (n - 1), "dataframe", "text/csv", columns=None
+    ),
     "binary texts": v2("binary", texts, "BYTES"),
     "raw texts": v2("raw", texts, "BYTES"),
     "typed texts": v2("typed", texts, "BYTES"),
