@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     Attributes:
         rows: the most rows, and the most members or elements of any object or list that is read.
         values: the most values that are read one by one: in columns of JSON, in CSV with quotes, texts in
-            tensors, and numbers in gRPC's typed fields.
+            tensors, numbers in gRPC's typed fields, and members of V2's JSON.
     """
 
     rows: int = 100_000
@@ -58,6 +58,11 @@ class Limits(NamedTuple):
         body = bytes(text)
         if body.count(b",") >= self.values:
             self.check_values(without_strings(body).count(b",") + 1)
+
+    def check_members(self, text: bytes) -> None:
+        """Raise TooMany if JSON has too many members in all its objects together."""
+        if text.count(b":") > self.values:
+            self.check_values(without_strings(text).count(b":"))
 
 
 DEFAULT_LIMITS = Limits()

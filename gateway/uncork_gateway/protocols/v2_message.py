@@ -62,6 +62,7 @@ def read(content: Content, tensors_name: str, limits: Limits = DEFAULT_LIMITS) -
     """
     text, blocks = _halves(content)
     limits.check_items(text)
+    limits.check_members(text)
     try:
         members = read_members(text)
     except Malformed as error:

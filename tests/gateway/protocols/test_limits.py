@@ -69,6 +69,14 @@ def texts(count: int) -> Any:
     return np.array([*[b""] * count, None], object)[:-1].reshape(1, count)
 
 
+def input_parameters(count: int) -> object:
+    """Send a V2 request of ``count`` members, of which six are the protocol's."""
+    parameters = {str(k): 1 for k in range(count - 6)}
+    one = {"name": "x", "shape": [1], "datatype": "INT32", "data": [1], "parameters": parameters}
+    dialect = V2(codec("json"), model="m", inputs=ANY_INPUTS, saw=lambda outputs: None)
+    return dialect.read(json.dumps({"inputs": [one]}).encode(), ())
+
+
 OF_ROWS = {
     "instances": rest(lambda n: f'{{"instances":[{ones(n)}]}}'),
     "instances and more": rest(lambda n: f'{{"a":[{ones(99)}],"instances":[{ones(n)}]}}'),
@@ -109,6 +117,7 @@ OF_VALUES = {
     "csv of carriage returns": native(
         lambda n: "a\r1" + "\r" * (n - 1), "dataframe", "text/csv", columns=None
     ),
+    "input parameters": input_parameters,
     "binary texts": v2("binary", texts, "BYTES"),
     "raw texts": v2("raw", texts, "BYTES"),
     "typed texts": v2("typed", texts, "BYTES"),
