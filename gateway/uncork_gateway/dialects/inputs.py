@@ -10,6 +10,7 @@ from msgspec import Raw
 from uncork_gateway.codecs import Codec, Marshalled
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.decoding import decode_json
+from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.protocols.raw_json import elements, is_list, is_object, members, written
 from uncork_gateway.protocols.tensor_rows import values_of
 from uncork_gateway.protocols.tensors import Tensor
@@ -50,30 +51,36 @@ class Inputs(NamedTuple):
             raise BadRequest(f"this model takes one input, got {', '.join(map(repr, names))}")
         return codec.marshal_tensor(self._fitted(tensors[0], ""))
 
-    def read_row(self, row: bytes) -> bytes:
-        """Return a JSON row without the name of its only input, and without lists around single values."""
+    def read_row(self, row: bytes, limits: Limits) -> bytes:
+        """Return a JSON row without the name of its only input, and without lists around single values.
+
+        Raises:
+            TooMany: if an object or a list that is read has too many members or elements.
+        """
         if self.rows == "any":
             return row
         if self.rows == "objects":
-            return self._read_object(row)
+            return self._read_object(row, limits)
         text = Raw(row)
         if is_object(text):
-            fields = members(text)
+            fields = _members(text, limits)
             if len(fields) == 1 and _BASE64 not in fields:
                 [text] = fields.values()
-        return self._read_value(text, "")
+        return self._read_value(text, "", limits)
 
-    def _read_object(self, row: bytes) -> bytes:
+    def _read_object(self, row: bytes, limits: Limits) -> bytes:
         text = Raw(row)
         if not is_object(text) or not (b"[" in row or b'"b64"' in row):
             return row
-        return written({name: self._read_value(value, name) for name, value in members(text).items()})
+        fields = _members(text, limits)
+        return written({name: self._read_value(value, name, limits) for name, value in fields.items()})
 
-    def _read_value(self, value: Raw, name: str) -> bytes:
+    def _read_value(self, value: Raw, name: str, limits: Limits) -> bytes:
         if self._is_single(name) and is_list(value):
+            limits.check_items(value)
             inner = elements(value)
             value = inner[0] if len(inner) == 1 else value
-        return _decoded(value) if name in self.texts and is_object(value) else bytes(value)
+        return _decoded(value, limits) if name in self.texts and is_object(value) else bytes(value)
 
     def _is_single(self, name: str) -> bool:
         return self.all_single or name in self.single
@@ -91,9 +98,14 @@ ANY_INPUTS = Inputs()
 """Rows of any kind."""
 
 
-def _decoded(value: Raw) -> bytes:
+def _members(text: Raw, limits: Limits) -> dict[str, Raw]:
+    limits.check_items(text)
+    return members(text)
+
+
+def _decoded(value: Raw, limits: Limits) -> bytes:
     """Decode TensorFlow Serving's ``{"b64": …}`` to a JSON text; return any other value unchanged."""
-    fields = members(value)
+    fields = _members(value, limits)
     if fields.keys() != {_BASE64}:
         return bytes(value)
     try:

@@ -65,7 +65,7 @@ class Rest:
             text = others["signature_name"]
             check_signature(decode_json(_name_decoder, text, "a text", name="signature_name"))
         locate = _in_columns if request.names is not None else _IN_ROWS[request.member]
-        rows = list(map(self._inputs.read_row, as_rows(request)))
+        rows = [self._inputs.read_row(row, self._codec.limits) for row in as_rows(request)]
         return replace(self._codec.marshal(rows), note=request.member, locate=locate)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:

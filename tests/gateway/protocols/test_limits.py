@@ -15,7 +15,7 @@ from tests.gateway.dialects.values_stage import v2_body
 from tests.gateway.grpc.bodies import Named, infer_request, predict_request
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import V2, Rest
-from uncork_gateway.dialects.inputs import ANY_INPUTS
+from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
@@ -34,8 +34,8 @@ def codec(kind: str, **more: Any) -> Any:
     return make_codec({"kind": kind, **more}, None, LIMITS)
 
 
-def rest(text: Callable[[int], str]) -> Send:
-    return lambda count: Rest(codec("json"), kserve=True).read(text(count).encode(), ())
+def rest(text: Callable[[int], str], inputs: Inputs = ANY_INPUTS) -> Send:
+    return lambda count: Rest(codec("json"), inputs=inputs, kserve=True).read(text(count).encode(), ())
 
 
 def native(text: Callable[[int], str], kind: str, *media_type: str, **more: Any) -> Send:
@@ -81,6 +81,10 @@ OF_ROWS = {
     "instances": rest(lambda n: f'{{"instances":[{ones(n)}]}}'),
     "instances and more": rest(lambda n: f'{{"a":[{ones(99)}],"instances":[{ones(n)}]}}'),
     "lists": rest(lambda n: f'{{"instances":[{",".join(["[1,2,3]"] * n)}]}}'),
+    "list around a value": rest(lambda n: f'{{"instances":[[{ones(n)}]]}}', Inputs("values", single=[""])),
+    "named inputs": rest(
+        lambda n: json.dumps({"instances": [{str(k): [1] for k in range(n)}]}), Inputs("objects")
+    ),
     "texts with commas": rest(lambda n: json.dumps({"instances": [',",['] * n})),
     "inputs": rest(lambda n: f'{{"inputs":[{ones(n)}]}}'),
     "columns": rest(lambda n: f'{{"inputs":{{"a":[{ones(n)}]}}}}'),
