@@ -42,7 +42,7 @@ def make_codec(
     Raises:
         ValueError: if no codec exists for the adapter's kind.
     """
-    weigh = make_weigh(cost)
+    weigh = make_weigh(cost, limits)
     match description:
         case {"kind": "json"}:
             return JsonCodec(weigh, limits=limits, groups=groups)

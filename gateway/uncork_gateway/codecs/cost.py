@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_workers.wire.costs import COST_IN_BYTES, field_cost, rounded_cost
 
 Row = bytes | msgspec.Raw
@@ -23,7 +24,7 @@ Weigh = Callable[[Sequence[Row]], Cost]
 """Returns the cost of rows from their JSON texts; raises BadRequest if it cannot be computed."""
 
 
-def make_weigh(cost: float | str | None) -> Weigh:
+def make_weigh(cost: float | str | None, limits: Limits = DEFAULT_LIMITS) -> Weigh:
     """Return the function that computes the cost of rows, for the ``cost`` of ``@api``.
 
     It rounds each cost to a multiple of ``1 / 2**16``, about 0.000015, and never returns less than that.
@@ -34,7 +35,7 @@ def make_weigh(cost: float | str | None) -> Weigh:
         case str() if cost == COST_IN_BYTES:
             return _bytes
         case str() as field:
-            return lambda rows: _cost(_field_cost(row, field) for row in rows)
+            return lambda rows: _cost(_field_cost(row, field, limits) for row in rows)
         case number:
             each = rounded_cost(number)
             return lambda rows: Cost(each * len(rows), each, [each] * len(rows))
@@ -57,7 +58,8 @@ def _cost(of_rows: Iterable[float]) -> Cost:
     return Cost(sum(costs), max(costs), costs)
 
 
-def _field_cost(row: Row, field: str) -> float:
+def _field_cost(row: Row, field: str, limits: Limits) -> float:
+    limits.check_items(row)
     try:
         return field_cost(row, field)
     except ValueError as error:

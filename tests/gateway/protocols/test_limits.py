@@ -91,6 +91,9 @@ OF_ROWS = {
     "members": rest(
         lambda n: f'{{{",".join(f"{json.dumps(str(k))}:1" for k in range(n - 1))},"instances":[1]}}'
     ),
+    "weighed members": lambda n: make_codec({"kind": "json"}, "0", LIMITS).decode(
+        json.dumps({str(k): 1 for k in range(n)}).encode()
+    ),
     "array": native(lambda n: f"[{ones(n)}]", "ndarray", shape=[]),
     "array of lists": native(
         lambda n: f" [[[1],[2],[3]]{',[[1],[2],[3]]' * (n - 1)}]", "ndarray", shape=[3, 1]
