@@ -14,7 +14,8 @@ from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part,
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import CREDENTIALS, TRACE, Header
-from uncork_gateway.protocols.wire import Content, UncertainReply, WrongReply
+from uncork_gateway.protocols.raw_json import most_repeated_bytes
+from uncork_gateway.protocols.wire import Content, Mergeable, UncertainReply, WrongReply
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.parts import Callbacks, Parts
@@ -87,6 +88,8 @@ class RequestParts(Parts[Sent, CallResult]):
         flow: Hashable,
     ) -> None:
         self._parts: list[Any] = whole.wire.cut(whole.request, merging.most_rows)
+        if len(self._parts) > 1 and _repeats_too_much(whole, self._parts):
+            self._parts = [whole.request]
         super().__init__(caller, merging.dispatcher, api, len(self._parts))
         self.rows = sum(part.rows for part in self._parts)
         self._merging = merging
@@ -193,6 +196,13 @@ class RequestParts(Parts[Sent, CallResult]):
             flow=self._flow,
             follows=follows,
         )
+
+
+def _repeats_too_much(whole: Sent, parts: Sequence[Mergeable]) -> bool:
+    """Return True if a request must not be cut, because of what each part has besides its rows."""
+    first = parts[0]
+    besides = len(whole.wire.merge([first]).body) - first.size_bytes
+    return besides * len(parts) > most_repeated_bytes(whole.request.size_bytes)
 
 
 class RequestInParts(AnsweredRequest):

@@ -313,6 +313,15 @@ async def test_a_cut_request_alone_may_exceed_the_limits_of_the_queue() -> None:
         assert predictions(reply) == [2 * row for row in range(100)]
 
 
+async def test_a_request_whose_parts_would_repeat_too_much_is_not_cut() -> None:
+    """Each part has all that is no row: 5 MB in all for a body of 50 KB."""
+    async with merging(max_batch_rows=1) as (on, model):
+        reply = await on.ask(rows_body(*range(100), junk="x" * 50_000)).reply()
+
+        assert predictions(reply) == [2 * row for row in range(100)]
+        assert sizes(model) == [100]
+
+
 async def test_a_cut_request_counts_with_its_whole_body() -> None:
     """It is kept until the last part is answered, and may have more than rows."""
     body = rows_body(1, 2, 3, junk="x" * 60_000)
