@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
+from uncork_dispatcher.wording import plural
 from uncork_gateway.codecs import Codec
 from uncork_gateway.dialects.base import HandlerResult, require_rows
 from uncork_gateway.dialects.inputs import Inputs
@@ -13,6 +14,9 @@ from uncork_gateway.protocols import tensor_rows
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.versions import FIRST
 from uncork_workers.wire.messages import RowPath, json_path
+
+# A handler gets parameters of its own for each row.
+_MOST_PARAMETERS_BYTES = 8 * 2**20
 
 
 @dataclass(eq=False)
@@ -67,6 +71,15 @@ def chosen(outputs: list[Tensor], wanted: Collection[str]) -> list[Tensor]:
         if name not in by_name:
             raise BadRequest(f"unknown output {name!r}; available outputs: {', '.join(map(repr, by_name))}")
     return [by_name[name] for name in wanted]
+
+
+def check_parameters(parameters: bytes, rows: int) -> None:
+    """Raise BadRequest if copies of a request's parameters for each row would take too much memory."""
+    if len(parameters) * rows > _MOST_PARAMETERS_BYTES:
+        raise BadRequest(
+            f"the parameters have {len(parameters)} bytes for each of {plural(rows, 'row')}, more than "
+            f"{_MOST_PARAMETERS_BYTES} in total; send shorter parameters, or fewer rows in one request"
+        )
 
 
 def refuse_classification(outputs: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import JSON, HandlerResult, Reply
 from uncork_gateway.dialects.tensors import (
     TensorDialect,
+    check_parameters,
     chosen,
     output_tensors,
     path_in_inputs,
@@ -41,6 +42,7 @@ class V2(TensorDialect):
         marshalled = self.inputs.marshal(request.inputs, self.codec)
         raw: Wanted = "tensors" if any(request.wanted.values() or [request.binary]) else ""
         parameters = written(request.parameters) if request.parameters else b""
+        check_parameters(parameters, marshalled.rows)
         return replace(marshalled, note=request, raw=raw, locate=_in_inputs, parameters=parameters)
 
     def write(self, reply: HandlerResult, asked: Marshalled, *, batch_id: str) -> Reply:

@@ -253,3 +253,12 @@ def test_parameters_reach_the_handler_as_sent(parameters: Any, sent: bytes) -> N
     asked = read(dialect(), v2_bodies.request(ints(1), parameters=parameters))
     assert asked.parameters.replace(b" ", b"") == sent
     assert read(dialect(), v2_bodies.request(ints(1))).parameters == b""
+
+
+def test_parameters_are_not_copied_for_too_many_rows() -> None:
+    """Each row has its own in a handler: the copies could take up the memory of a worker."""
+    parameters = {"a": "x" * 2**20}
+
+    assert read(dialect(), v2_bodies.request(ints(1, 2), parameters=parameters)).rows == 2
+    with pytest.raises(BadRequest, match=r"^the parameters have 1048584 bytes for each of 8 rows, more"):
+        read(dialect(), v2_bodies.request(ints(*range(8)), parameters=parameters))

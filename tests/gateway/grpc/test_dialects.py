@@ -107,6 +107,13 @@ def test_parameters_are_those_of_http() -> None:
     assert asked.size_bytes == len(asked.body) + len(asked.parameters)
 
 
+def test_parameters_are_not_copied_for_too_many_rows() -> None:
+    parameters = {"a": InferParameter(string_param="x" * 2**20)}
+
+    with pytest.raises(BadRequest, match=r"^the parameters have 1048584 bytes for each of 8 rows, more"):
+        speaks(V2Grpc).read(infer_request(floats(*range(8)), parameters=parameters))
+
+
 def test_columns_share_batches_with_rest() -> None:
     """Several inputs are columns of objects; those of Predict in the order of their names."""
     inputs = [floats(1, 2, name="b"), Named("a", "BYTES", np.array([b"x", b"y"], object))]

@@ -10,6 +10,7 @@ from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult, require_rows
 from uncork_gateway.dialects.tensors import (
     TensorDialect,
+    check_parameters,
     chosen,
     output_tensors,
     path_in_inputs,
@@ -60,6 +61,7 @@ class V2Grpc(TensorDialect):
         marshalled = self.inputs.marshal(asked.inputs, self.codec)
         asked = asked._replace(inputs=without_values(asked.inputs))
         parameters = asked.parameters
+        check_parameters(parameters, marshalled.rows)
         return replace(marshalled, note=asked, raw="tensors", locate=_in_inputs, parameters=parameters)
 
     def write(self, result: HandlerResult, asked: Marshalled) -> tuple[bytes, bytes]:
