@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -183,6 +184,17 @@ def test_strings_are_replaced_by_as_many_digits(value: list[str | int]) -> None:
         sizes = [len(json.dumps(each, ensure_ascii=ascii_only).encode()) for each in value]
         assert len(shown) == len(text)
         assert [len(part.strip()) for part in shown[1:-1].split(b",") if part] == sizes
+
+
+def test_escapes_take_no_object_each() -> None:
+    text = b'["%b"]' % (rb"\"aa" * 100_000)
+    tracemalloc.start()
+    shown = without_strings(text)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert shown == b"[%b]" % (b"0" * (len(text) - 2))
+    assert peak_bytes < 8 * len(text)
 
 
 @pytest.mark.parametrize(("body", "rows"), [(b" \n[ [ 1 ] , [2]]", 2), (b"\t[ 1]", 1)])
