@@ -30,10 +30,12 @@ class Limits(NamedTuple):
         rows: the most rows, and the most members or elements of any object or list that is read.
         values: the most values that are read one by one: in columns of JSON, in CSV with quotes, texts in
             tensors, numbers in gRPC's typed fields, and members of V2's JSON.
+        counted: the values of the request that were counted before.
     """
 
     rows: int = 100_000
     values: int = 1_000_000
+    counted: int = 0
 
     def check_rows(self, rows: int) -> None:
         """Raise TooMany if a request has too many rows."""
@@ -42,8 +44,14 @@ class Limits(NamedTuple):
 
     def check_values(self, values: int) -> None:
         """Raise TooMany if a request has too many values."""
+        values += self.counted
         if values > self.values:
             raise _too_many("values", values, self.values)
+
+    def after(self, values: int) -> "Limits":
+        """Count values of a request; return the limits for the rest of it, or raise TooMany."""
+        self.check_values(values)
+        return self._replace(counted=self.counted + values)
 
     def check_items(self, text: bytes | msgspec.Raw) -> None:
         """Raise TooMany if a JSON list or object has too many elements or members at its top level."""

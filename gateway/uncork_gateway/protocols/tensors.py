@@ -85,24 +85,27 @@ class TensorSpec(NamedTuple):
     shape: tuple[int, ...]
 
 
-def check_values(tensor: Tensor, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_values(tensor: Tensor, limits: Limits = DEFAULT_LIMITS) -> Limits:
     """Check that the values match the shape in number, and are flat or nested like the shape.
+
+    Return the limits for the other tensors of the request.
 
     Raises:
         Malformed: if they do not match.
-        TooMany: if a binary tensor has more texts than the limit.
+        TooMany: if a binary tensor has more texts than the limit, with those counted before.
     """
     wanted = math.prod(tensor.shape)
     unit = "value"
     if tensor.form == "nested":
-        return _check_nested(tensor)
+        _check_nested(tensor)
+        return limits
     if tensor.form == "flat":
         text = _scalars_only(tensor)
         if b"[" in text:
             raise malformed(tensor.name, "the data mixes nested lists and values")
         got = text.count(b",") + 1 if text else 0
     elif tensor.datatype == BYTES:
-        limits.check_values(min(wanted, len(tensor.data) // LENGTH_BYTES))
+        limits = limits.after(min(wanted, len(tensor.data) // LENGTH_BYTES))
         got = len(element_ends(tensor))
     else:
         wanted *= _ITEM_BYTES[tensor.datatype]
@@ -112,6 +115,7 @@ def check_values(tensor: Tensor, limits: Limits = DEFAULT_LIMITS) -> None:
             tensor.name,
             f"shape {list(tensor.shape)} of {tensor.datatype} needs {plural(wanted, unit)}, got {got}",
         )
+    return limits
 
 
 def split_rows(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:

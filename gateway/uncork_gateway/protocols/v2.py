@@ -96,7 +96,7 @@ def parse_request(content: Content, limits: Limits = DEFAULT_LIMITS) -> InferReq
     for tensor in inputs:
         # A single row without data carries parameters only.
         if tensor.data or tensor.form == "binary" or rows > 1:
-            check_values(tensor, limits)
+            limits = check_values(tensor, limits)
     return InferRequest(
         id=message.id,
         members=message.members,

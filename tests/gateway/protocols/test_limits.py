@@ -47,17 +47,18 @@ def ones(count: int) -> str:
     return ",".join(["1"] * count)
 
 
-def v2(name: str, array: Callable[[int], Any], datatype: str = "INT32") -> Send:
+def v2(name: str, array: Callable[[int], Any], datatype: str = "INT32", inputs: int = 1) -> Send:
     of: dict[str, Any] = {"model": "m", "inputs": ANY_INPUTS, "saw": lambda outputs: None}
 
     def send(count: int) -> object:
-        one = Named("x", datatype, array(count))
+        counts = [(count + at) // inputs for at in range(inputs)]
+        tensors = [Named(f"x{at}", datatype, array(each)) for at, each in enumerate(counts)]
         match name:
             case "json" | "binary":
-                return V2(codec("json"), **of).read(*v2_body([one], binary=name == "binary"))
+                return V2(codec("json"), **of).read(*v2_body(tensors, binary=name == "binary"))
             case "raw" | "typed":
-                return V2Grpc(codec("json"), **of).read(infer_request(one, typed=name == "typed"))
-        return Predict(codec("json"), **of).read(predict_request(one, typed=name == "predict typed"))
+                return V2Grpc(codec("json"), **of).read(infer_request(*tensors, typed=name == "typed"))
+        return Predict(codec("json"), **of).read(predict_request(*tensors, typed=name == "predict typed"))
 
     return send
 
@@ -131,6 +132,11 @@ OF_VALUES = {
     "typed texts": v2("typed", texts, "BYTES"),
     "typed numbers": v2("typed", lambda n: np.ones((1, n), "<i4")),
     "predict": v2("predict typed", lambda n: np.ones((1, n), "<i4")),
+    **{
+        f"{name} of two inputs": v2(name, lambda n: np.ones((1, n), "<i4"), inputs=2)
+        for name in ("typed", "predict typed")
+    },
+    **{f"{name} texts of two inputs": v2(name, texts, "BYTES", inputs=2) for name in ("binary", "raw")},
 }
 
 

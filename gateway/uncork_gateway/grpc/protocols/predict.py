@@ -67,7 +67,7 @@ def read_tensors(tensors: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) ->
     left_bytes = _MOST_REPEATED_BYTES
     read = []
     for name in sorted(tensors):
-        limits.check_values(_count_values(tensors[name]))
+        limits = limits.after(_count_values(tensors[name]))
         tensor, repeated_bytes = _read_tensor(name, tensors[name], left_bytes)
         left_bytes -= repeated_bytes
         read.append(tensor)

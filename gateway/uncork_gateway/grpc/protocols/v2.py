@@ -89,7 +89,7 @@ def read_tensors(
         check_kind(each.name, each.datatype, shape)
         data = _raw_data(each, raw[at], raw_name) if raw else _typed_data(each, raw_name, limits)
         tensor = Tensor(each.name, each.datatype, shape, "binary", data)
-        check_values(tensor, limits)
+        limits = check_values(tensor, limits) if raw else limits.after(math.prod(shape))
         tensors.append(tensor)
     return tensors
 
