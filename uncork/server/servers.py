@@ -34,6 +34,8 @@ class Servers:
 
     def __init__(self, front_end: FrontEnd, listeners: Listeners) -> None:
         self._listeners = listeners
+        self._clients = front_end.listener
+        self._operators: ListenerContext | None = None
         tls = listeners.tls
         public = _http_config(
             front_end.app,
@@ -46,7 +48,7 @@ class Servers:
             self._servers.append((_HttpServer(unix), listeners.unix))
         if listeners.admin is not None:
             # Of the files that are left for other purposes: operators must see what uses up the rest.
-            context = ListenerContext(
+            self._operators = context = ListenerContext(
                 limits=front_end.listener.limits,
                 pool=BodyPool.for_bodies(0),
                 open_connections=front_end.listener.open,
@@ -66,8 +68,13 @@ class Servers:
         await asyncio.gather(*serving)
 
     def change(self, credentials: Credentials, options: ServerOptions) -> None:
-        """Set other certificates, and other limits of gRPC clients."""
+        """Set other certificates, and other limits of gRPC clients and operators.
+
+        The front end must have its new settings already.
+        """
         self._listeners.renew(credentials)
+        if self._operators is not None:
+            self._operators.limits = self._clients.limits
         if self._grpc is not None:
             self._grpc.change(
                 max_message_bytes=options.max_body_bytes,

@@ -160,3 +160,12 @@ def test_settings_change_while_all_workers_are_remote(file: Path, tmp_path: Path
         assert load(server, act).keys() == {200}
         assert status(server)["apis"][0]["goal_ms"] == 1000
         assert "has disconnected" not in server.output
+
+
+def test_the_port_of_operators_gets_the_limits_of_a_reload_too(file: Path) -> None:
+    """Not those of the start, such as too few connections for the clients that the others now accept."""
+    with serving(PROBE, "--config", str(file), "--admin-port", "0", "--watch-config") as server:
+        file.write_text("allowed-hosts = ['models.example.com']")
+        eventually(lambda: "settings changed: allowed_hosts" in server.output)
+        for host, code in (("models.example.com", 200), ("another.example.com", 421)):
+            assert HTTP.get(f"{server.base}/livez", headers={"host": host}).status_code == code
