@@ -98,8 +98,7 @@ class Catalogue:
         Raises:
             ValueError: if two offers have a route in common.
         """
-        paths = {one: Paths(its.own, its.by_name) for one, its in self.offers.items() if one not in names}
-        check_paths(offer.name.name, Paths(offer.own, offer.by_name), paths)
+        _check(offer, {one: its for one, its in self.offers.items() if one not in names})
 
     def put(self, name: str, offer: Offer) -> None:
         """Replace a service's offer; ignore the offer of a removed service.
@@ -158,6 +157,21 @@ class Catalogue:
                 *version,
             )
         self._unlike = unlike
+
+
+def check_together(offers: Mapping[str, Offer]) -> None:
+    """Check that offers, by service, do not conflict with each other.
+
+    Raises:
+        ValueError: if two offers have a route in common.
+    """
+    for name, offer in offers.items():
+        _check(offer, {one: its for one, its in offers.items() if one != name})
+
+
+def _check(offer: Offer, others: Mapping[str, Offer]) -> None:
+    paths = {one: Paths(its.own, its.by_name) for one, its in others.items()}
+    check_paths(offer.name.name, Paths(offer.own, offer.by_name), paths)
 
 
 def _shadows_of(

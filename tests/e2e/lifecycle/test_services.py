@@ -131,6 +131,19 @@ def test_targets_can_be_named_on_the_command_line(tmp_path: Path) -> None:
         assert ask(server, "/second/predict") == ["Wine", 1]
 
 
+def test_a_route_that_two_services_get_in_one_reload_is_refused(config: Config) -> None:
+    """As at a start, although neither has it yet."""
+    config.set("digits", own_routes="false")
+    with serving("--config", str(config.file)) as server:
+        for name in ("digits", "wine"):
+            config.set(name, own_routes="true")
+        refused = reload(server)
+        assert refused.returncode == 1
+        assert "both serve POST /predict; set own_routes = false" in refused.stderr
+        assert HTTP.post(f"{server.base}/predict", json=1).status_code == 404
+        assert ask(server, "/wine/predict") == ["Wine", 1]
+
+
 def environment(folder: Path, flavour: str) -> str:
     """Make a virtual environment with another version of a module; return its path."""
     venv.create(folder)

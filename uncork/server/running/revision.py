@@ -20,6 +20,7 @@ from uncork.server.serving import log_to_terminal
 from uncork.server.workers.requirements import require_resources
 from uncork_gateway import GatewaySettings
 from uncork_gateway.pages.status.document import SettingsChange
+from uncork_gateway.services.catalogue import check_together
 from uncork_gateway.services.served_service import Change as ServiceChange
 from uncork_workers.supervision.supervisor import ReplacementFailed, Standbys
 
@@ -126,8 +127,7 @@ class Revision:
             added = await self._start_added(stack)
             await self._withdraw_apis(standbys, stack)
             # From here on, nothing is awaited: all changes are one.
-            changes = {name: self._prepare(name, standbys.get(name)) for name in self._kept}
-            for name, change in changes.items():
+            for name, change in self._prepare_all(standbys).items():
                 served = self._running.services[name].served
                 if name in standbys:
                     standbys[name].take_over(partial(served.take_over, change=change))
@@ -141,8 +141,7 @@ class Revision:
         Raises:
             ValueError: if a service cannot be served with them; nothing has changed then.
         """
-        changes = {name: self._prepare(name, None) for name in self._kept}
-        for name, change in changes.items():
+        for name, change in self._prepare_all({}).items():
             self._running.services[name].served.change(change)
         self._adopt({})
 
@@ -204,6 +203,17 @@ class Revision:
         await service.close()
         self._running.leaving.remove(service)
 
+    def _prepare_all(self, standbys: Mapping[str, Standbys]) -> dict[str, ServiceChange]:
+        """Return the changes of the services that stay.
+
+        Raises:
+            ValueError: if one is impossible, or two together.
+        """
+        changes = {name: self._prepare(name, standbys.get(name)) for name in self._kept}
+        prepared = {name: one.prepared for name, one in changes.items() if one.prepared is not None}
+        check_together({name: one.offer for name, one in prepared.items()})
+        return changes
+
     def _prepare(self, name: str, standbys: Standbys | None) -> ServiceChange:
         """Return the change of a service, with the standbys of its workers if there are any.
 
@@ -224,13 +234,12 @@ class Revision:
         Raises:
             ValueError: if the change is impossible anyway.
         """
-        removed = {name: self._prepare(name, some).removed for name, some in standbys.items()}
         withdrawing = []
-        for name, apis in removed.items():
-            if apis:
+        for name, change in self._prepare_all(standbys).items():
+            if change.removed:
                 served = self._running.services[name].served
                 stack.callback(served.restore)
-                withdrawing.append(served.withdraw(apis, timeout_s=self._options.drain_timeout))
+                withdrawing.append(served.withdraw(change.removed, timeout_s=self._options.drain_timeout))
         await asyncio.gather(*withdrawing)
 
     def _settings(self, name: str) -> GatewaySettings:
