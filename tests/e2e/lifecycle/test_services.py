@@ -181,6 +181,22 @@ class {name}(Service):
         assert ask(server, "/wine/taste") == ["for Wine", "red"]
 
 
+def test_an_interpreter_that_is_missing_for_a_while_leaves_nothing_half_changed(
+    tmp_path: Path, config: Config
+) -> None:
+    """As while its environment is made anew; a client unloads another service meanwhile."""
+    config.set("digits", python=f"'{environment(tmp_path / 'env', 'any')}'")
+    python = tmp_path / "env/bin/python"
+    with serving("--config", str(config.file), "--admin-port", "0") as server:
+        unload = f"{server.base}/v2/repository/models/wine/unload"
+        away = python.rename(python.with_name("away"))
+        refused = HTTP.post(unload)
+        assert refused.status_code == 400
+        assert "nothing has changed: " in refused.json()["error"]
+        away.rename(python)
+        assert HTTP.post(unload).status_code == 200
+
+
 def test_a_service_that_crashes_disturbs_no_other(tmp_path: Path, config: Config) -> None:
     """Neither one whose workers are killed under load, nor one that never starts."""
     config.set("wine", workers="2")

@@ -22,6 +22,7 @@ from uncork_gateway import GatewaySettings
 from uncork_gateway.pages.status.document import SettingsChange
 from uncork_gateway.services.catalogue import check_together
 from uncork_gateway.services.served_service import Change as ServiceChange
+from uncork_workers.supervision.launcher import Starter
 from uncork_workers.supervision.supervisor import ReplacementFailed, Standbys
 
 log = logging.getLogger("uncork.gateway")
@@ -59,6 +60,8 @@ class Revision:
         }
         self._added = [name for name in services if name not in before]
         self._removed = [name for name in before if name not in services]
+        self._starters: dict[str, Starter] = {}
+        """What starts the workers of each service that stays."""
         of_server, of_services = self._changes(before)
         self.changes: Sequence[Change] = [*of_server, *(one for some in of_services.values() for one in some)]
         for_all = bool(needing(Effect.NEW_WORKERS, of_server))
@@ -220,8 +223,10 @@ class Revision:
         Raises:
             ValueError: if it is impossible.
         """
-        served, settings = self._running.services[name].served, self._settings(name)
+        service, settings = self._running.services[name], self._settings(name)
+        served = service.served
         try:
+            self._starters[name] = service.starter_with(self._services[name])
             if standbys is None:
                 return served.prepare(settings)
             return served.prepare_take_over(standbys.launches, settings)
@@ -257,7 +262,7 @@ class Revision:
             service.renew(self._of_workers[name])
             if service.kept is not None:
                 service.kept.options = own
-            service.supervisor.start_by(service.starter_with(own))
+            service.supervisor.start_by(self._starters[name])
             service.recycler.limits = own.recycling
         gateway = running.place.gateway
         gateway.change(running.place.settings(options, self._credentials.keys))
