@@ -29,6 +29,7 @@ class ServiceView:
 
     Attributes:
         current_scaling: the autoscaler; None until there is one.
+        is_in_force: False while a reload that adds the service waits for others; it counts as not ready then.
     """
 
     not_ready = "no worker is ready"
@@ -43,6 +44,7 @@ class ServiceView:
         self._restarts = restarts
         self._startup_s = startup_s
         self.current_scaling: Scaling | None = None
+        self.is_in_force = True
 
     def show(self, apis: Apis, pool: WorkerPool, events: WorkerEvents) -> None:
         """Use these parts of the service as the source of its state."""
@@ -59,7 +61,7 @@ class ServiceView:
     @property
     def any_ready(self) -> bool:
         """True if a worker is ready, or the next request starts one."""
-        return bool(self._pool.ready()) or self._is_from_zero
+        return self.is_in_force and (bool(self._pool.ready()) or self._is_from_zero)
 
     @property
     def _is_from_zero(self) -> bool:
@@ -68,7 +70,8 @@ class ServiceView:
 
     @property
     def not_ready_reason(self) -> str:
-        return "" if self._is_from_zero else f"{self.not_ready}: {self._events.failures.text()}"
+        is_asleep = self.is_in_force and self._is_from_zero
+        return "" if is_asleep else f"{self.not_ready}: {self._events.failures.text()}"
 
     def served_apis(self) -> dict[str, ServedApi]:
         return {

@@ -151,3 +151,21 @@ def test_a_new_version_comes_and_the_old_one_goes(config: Config, server: Server
 
     statuses = statuses_while(server, act, path="/predict", body=1, clients=4)
     assert statuses.keys() == {200}
+
+
+def test_a_new_version_gets_nothing_before_its_reload_is_in_force(config: Config, tmp_path: Path) -> None:
+    """Another service of the reload still starts; the new weight of the old version has no effect yet."""
+    newer, gate = config.services["digits@2"]["target"], tmp_path / "gate"
+    config.remove("digits@2")
+    os.mkfifo(gate)
+    slow = write(tmp_path, "Slow", setup=f"open({str(gate)!r}).close()")
+    with serving("--config", str(config.file)) as server:
+        config.set("digits", weight="9")
+        config.set("digits@2", target=newer, weight="1")
+        config.set("slow", target=f"'{slow}'", own_routes="false")
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: server.metric("uncork_workers", service="digits@2", state="idle") == 1)
+        assert {says(server) for _ in range(20)} == {"first"}
+        gate.write_text("")
+        eventually(lambda: "settings changed: " in server.output)
+        eventually(lambda: says(server) == "second")

@@ -195,6 +195,7 @@ class Revision:
         for name in self._added:
             with _failed_start_of(name):
                 added[name] = await RunningService.open(name, self._services[name], place)
+            added[name].served.view.is_in_force = False
             added[name].start()
         for name, service in added.items():
             with _failed_start_of(name):
@@ -256,6 +257,8 @@ class Revision:
         before, running.options, running.credentials = running.options, options, self._credentials
         running.leaving += [running.services.pop(name) for name in self._removed]
         running.services.update(added)
+        for service in added.values():
+            service.served.view.is_in_force = True
         for name in self._kept:
             service, own = running.services[name], self._services[name]
             service.options = own
@@ -266,6 +269,7 @@ class Revision:
             service.recycler.limits = own.recycling
         gateway = running.place.gateway
         gateway.change(running.place.settings(options, self._credentials.keys))
+        gateway.front_end.readiness_changed()
         if running.servers is not None:
             running.servers.change(self._credentials, options)
         if (options.log_level, options.log_format) != (before.log_level, before.log_format):
