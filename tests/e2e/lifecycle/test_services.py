@@ -11,6 +11,7 @@ import subprocess
 import time
 import venv
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,27 @@ def test_services_change_under_load(tmp_path: Path, config: Config, server: Serv
 
     statuses = statuses_while(server, act, path="/predict", body=1, answer=["Digits", 1], clients=4)
     assert statuses.keys() == {200}
+
+
+def test_a_reload_that_fails_waits_no_longer_than_a_drain_for_what_it_had_added(
+    tmp_path: Path, config: Config
+) -> None:
+    """A client has found the new service, and its request takes minutes."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    slow = write(tmp_path, "Slow", seconds=600)
+    broken = write(tmp_path, "Broken", setup=f"open({str(gate)!r}).close(); raise OSError('no weights')")
+    arguments = ("--config", str(config.file), "--drain-timeout", "0")
+    with serving(*arguments) as server, ThreadPoolExecutor(1) as clients:
+        for name, target in (("slow", slow), ("broken", broken)):
+            config.set(name, target=f"'{target}'", own_routes="false")
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: server.metric("uncork_workers", service="slow", state="idle") == 1)
+        asking = clients.submit(HTTP.post, f"{server.base}/slow/predict", json=1)
+        eventually(lambda: server.metric("uncork_workers", service="slow", state="busy") == 1)
+        gate.write_text("")
+        assert asking.result().status_code == 503
+        eventually(lambda: "reload failed" in server.output)
 
 
 def test_an_api_that_new_code_lacks_answers_what_it_has_queued(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ class Revision:
         async def undo() -> None:
             for name, service in added.items():
                 if self._running.services.get(name) is not service:
-                    await place.gateway.remove(service.served)
+                    await place.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
                     await service.close()
 
         stack.push_async_callback(undo)
