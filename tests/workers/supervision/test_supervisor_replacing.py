@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loops import HANG_S
+from tests.loops import HANG_S, until
 from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace, only_alive, replace_all
 from uncork_workers.supervision.supervisor import ReplacementFailed
 
@@ -240,6 +240,20 @@ async def test_workers_of_another_kind_take_over(tmp_path: Path) -> None:
         [process] = on.supervisor.current_workers()
         on.supervisor.kill(process.launch)
         assert "error" not in command_of((await on.workers(1))[0].hello.pid)
+
+
+async def test_workers_may_get_another_kind_while_one_is_replaced(tmp_path: Path) -> None:
+    """As by a reload that needs no new workers, during the recycling of one."""
+    async with crowd(tmp_path, workers=1) as on:
+        await on.workers(1)
+        [old] = on.supervisor.current_workers()
+        replacing = asyncio.create_task(on.supervisor.replace(old))
+        await until(on.supervisor.is_replacing)
+        on.supervisor.start_by(on.processes.starter(replace(on.local, arguments=("--log-level", "error"))))
+        assert await replacing
+        new = await on.newcomers.get()
+        on.supervisor.kill(new.launch)
+        assert "error" in command_of((await on.workers(1))[0].hello.pid)
 
 
 def command_of(pid: int) -> list[str]:

@@ -60,9 +60,12 @@ class _WorkerHandle:
 
 
 class Standbys:
-    """Processes that are ready to take over from workers of a supervisor; ``start`` has started them."""
+    """Processes that are ready to take over from workers of a supervisor.
 
-    def __init__(self, supervisor: Supervisor, start: Starter) -> None:
+    ``start`` starts all others from their takeover on; None: as before.
+    """
+
+    def __init__(self, supervisor: Supervisor, start: Starter | None) -> None:
         self._supervisor = supervisor
         self.start = start
         self.processes: list[WorkerProcess] = []
@@ -253,12 +256,12 @@ class Supervisor:
         self, indexes: Sequence[int], gives_way: Callable[[], bool], start: Starter | None = None
     ) -> AsyncIterator[Standbys]:
         """Give standbys for these workers once they are ready; kill those that do not take over."""
-        standbys = Standbys(self, start or self._start)
+        standbys = Standbys(self, start)
         for index in indexes:
             self._explain(index)  # forgets what a standby of an earlier attempt has said
         try:
             for index in indexes:
-                standbys.processes.append(await standbys.start(index, standby=True))
+                standbys.processes.append(await (start or self._start)(index, standby=True))
             await self._wait_until_ready(standbys.processes, gives_way)
             yield standbys
         except (OSError, ValueError) as error:
@@ -271,7 +274,7 @@ class Supervisor:
 
     def keep_instead(self, standbys: Standbys, leaving: Collection[int]) -> None:
         """Keep these processes alive, instead of those with the same indexes."""
-        self._start = standbys.start
+        self._start = standbys.start or self._start
         for process in standbys.processes:
             old = self._handles[process.index]
             old.replaced.set()
