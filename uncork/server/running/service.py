@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -108,6 +109,7 @@ class RunningService:
         try:
             async with AsyncExitStack() as resources:
                 folder = _folder_in(place.folder)
+                resources.callback(lambda: shutil.rmtree(folder, ignore_errors=True))
                 on_ray = options.ray_address is not None
                 credentials = read_worker_credentials(options, on_ray=on_ray)
                 port = resources.enter_context(
