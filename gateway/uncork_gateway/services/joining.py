@@ -4,11 +4,13 @@ A worker that describes the current service joins at once. A worker that the sup
 describe a different one, because files have changed; it is on standby while other launched workers have the
 current service. So is a self-started worker with a different service, as in a rolling update, until that
 service is chosen as successor; then all its workers take over together.
+
+While launched workers serve, or a request starts one, self-started workers succeed nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from uncork_gateway.backends.worker_connection import WorkerConnection
 from uncork_gateway.backends.worker_pool import WorkerPool
@@ -20,12 +22,18 @@ _TAKEN_OVER = "workers with another version of the service have taken over"
 
 
 class Joining:
-    """Decides which workers are in service, whenever one of them changes."""
+    """Decides which workers are in service, whenever one of them changes.
 
-    def __init__(self, pool: WorkerPool, apis: Apis, events: WorkerEvents) -> None:
+    ``is_from_zero`` returns True while the service sleeps or wakes up.
+    """
+
+    def __init__(
+        self, pool: WorkerPool, apis: Apis, events: WorkerEvents, *, is_from_zero: Callable[[], bool]
+    ) -> None:
         self._pool = pool
         self._apis = apis
         self._events = events
+        self._is_from_zero = is_from_zero
         self._superseded: list[ServiceDescription] = []
         """Services that had ready workers when others took over. Their workers return on standby, and must
         not become successors; nor must new workers with the same code."""
@@ -51,7 +59,7 @@ class Joining:
     def _decide(self) -> None:
         self._let_launched_join()
         workers = self._pool.self_started()
-        if not any(worker.is_launched for worker in self._pool.in_service()):
+        if not (self._is_from_zero() or any(worker.is_launched for worker in self._pool.in_service())):
             successor = choose_successor(self._apis.service, workers, self._superseded, self._unusable)
             if successor is not None:
                 self._replace_by(successor)

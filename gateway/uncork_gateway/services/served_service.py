@@ -113,7 +113,9 @@ class ServedService:
             reserved=settings.workers,
         )
         self.batching.collectors.append(GpuGauges(self.pool.slots))
-        self._joining = Joining(self.pool, self._apis, self.events)
+        self._joining = Joining(
+            self.pool, self._apis, self.events, is_from_zero=lambda: self.view.is_from_zero
+        )
         self.events.on_joining_changed = self._joining.reconsider
         self._listener: WorkerListener | None = None
         self.view.show(self._apis, self.pool, self.events)

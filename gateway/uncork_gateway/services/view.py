@@ -61,16 +61,17 @@ class ServiceView:
     @property
     def any_ready(self) -> bool:
         """True if a worker is ready, or the next request starts one."""
-        return self.is_in_force and (bool(self._pool.ready()) or self._is_from_zero)
+        return self.is_in_force and (bool(self._pool.ready()) or self.is_from_zero)
 
     @property
-    def _is_from_zero(self) -> bool:
+    def is_from_zero(self) -> bool:
+        """True from the stop of the last worker until the next one is ready, unless that has failed."""
         scaling = self.current_scaling
         return scaling is not None and scaling.is_from_zero and not self._events.failures.missing()
 
     @property
     def not_ready_reason(self) -> str:
-        is_asleep = self.is_in_force and self._is_from_zero
+        is_asleep = self.is_in_force and self.is_from_zero
         return "" if is_asleep else f"{self.not_ready}: {self._events.failures.text()}"
 
     def served_apis(self) -> dict[str, ServedApi]:

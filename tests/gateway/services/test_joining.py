@@ -490,6 +490,24 @@ async def test_remote_workers_follow_the_launched_ones(tmp_path: Path) -> None:
             await turns(20)
 
 
+async def test_remote_workers_with_other_code_succeed_no_service_that_sleeps(tmp_path: Path) -> None:
+    """The next request starts a worker with the code in service."""
+    async with remote_only(tmp_path, workers=1) as on:
+        await on.worker(serves=A)
+        await on.remote("other", B)
+
+        async def resize(workers: int) -> None:
+            on.service.pool.retire_launch(1)
+
+        scaling = on.service.follow_traffic(
+            least=0, most=1, idle_after_s=1e-9, target=lambda: 1, resize=resize
+        )
+        await scaling.check()
+        await turns(50)
+        assert on.service.view.is_from_zero
+        assert (on.in_force, on.service.pool.ready()) == ("A", set())
+
+
 async def test_closing_the_gateway_disconnects_everybody(tmp_path: Path) -> None:
     async with remote_only(tmp_path) as on:
         workers = [await on.remote("a1"), await on.remote("a2"), await on.remote("b", B)]
