@@ -67,7 +67,9 @@ class Reloader:
         """Replace the workers whenever a file of a service changes."""
         # Workers on other machines may never come, and nothing is watched for them.
         local = [one for one in self._settings.services.values() if one.options.worker_count.most]
-        await asyncio.gather(*(asyncio.shield(one.served.events.described) for one in local))
+        if described := [one.served.events.described for one in local]:
+            # The others may take minutes; their files are watched from then on.
+            await asyncio.wait(described, return_when=asyncio.FIRST_COMPLETED)
         watch = FileWatcher(
             lambda: {file for service in self._gateway.services for file in service.events.files}
         )

@@ -220,9 +220,12 @@ async def test_a_difference_is_reported_without_doing_anything() -> None:
     assert on.done == [*["read", "check"] * 2, "read", "read", "check"]
 
 
-async def test_a_service_that_waits_for_workers_elsewhere_delays_no_watching(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("workers", [0, 1])
+async def test_a_service_that_is_not_described_delays_no_watching(
+    monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
+    """It may wait for workers elsewhere, import for minutes, or die each time."""
+
     class Watcher:
         def __init__(self, files: object) -> None:
             pass
@@ -230,9 +233,9 @@ async def test_a_service_that_waits_for_workers_elsewhere_delays_no_watching(
         async def changes(self) -> AsyncGenerator[list[str]]:
             yield ["digits.py"]
 
-    def service(workers: int) -> SimpleNamespace:
+    def service(workers: int, *, is_described: bool) -> SimpleNamespace:
         described = asyncio.get_running_loop().create_future()
-        if workers:
+        if is_described:
             described.set_result(None)
         return SimpleNamespace(
             options=SimpleNamespace(worker_count=SimpleNamespace(most=workers)),
@@ -241,7 +244,10 @@ async def test_a_service_that_waits_for_workers_elsewhere_delays_no_watching(
 
     monkeypatch.setattr(reloading, "FileWatcher", Watcher)
     on = Server()
-    on.services = {"digits": service(1), "wine": service(0)}
+    on.services = {
+        "digits": service(1, is_described=True),
+        "wine": service(workers, is_described=False),
+    }
     watching = asyncio.create_task(on.reloader.watch())
     for _ in range(100):
         await asyncio.sleep(0)
