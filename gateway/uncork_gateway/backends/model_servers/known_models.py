@@ -80,8 +80,8 @@ class KnownModels:
         return self._metrics.api(model if model in self._used else UNKNOWN)
 
     def add(self, model: str) -> None:
-        """Add a model, unless 100 others all have requests."""
-        if model in self._used:
+        """Add a model, unless 100 others all have requests. The API of all other models is none."""
+        if model in self._used or model == UNKNOWN:
             return
         self.expire()
         if len(self._used) < _MOST or any(self._forget(other) for other in list(self._used)):

@@ -118,6 +118,19 @@ async def test_a_model_that_comes_back_starts_from_nothing(monkeypatch: pytest.M
     assert on.recorder.recent("m", on.now).counts.statuses == {200: 1}
 
 
+async def test_the_shared_api_is_never_forgotten() -> None:
+    """Nor limited, also after an answer to a call whose model has a name that cannot be known."""
+    on = Stage()
+    unlimited = on.dispatcher.rules[UNKNOWN].max_batch_rows
+    on.known.add(UNKNOWN)
+    on.known.limit(UNKNOWN, 8)
+    assert on.dispatcher.rules[UNKNOWN].max_batch_rows == unlimited
+    on.now += HOUR_S + 1
+    on.known.expire()
+    on.gate.set()
+    await (await on.request("new"))
+
+
 async def test_a_model_is_not_forgotten_while_it_has_requests() -> None:
     on = Stage()
     for model in ("runs", "queued"):
