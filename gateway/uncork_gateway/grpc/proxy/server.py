@@ -52,11 +52,12 @@ _OPTIONS = (
 # A deadline in the past ends a call before the server hears of it.
 _SHORTEST_S = 0.001
 _OVERLOADED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
-# The code is the same for a message over the server's limit, which may be that of a merged call, and for a
-# server that is overloaded; only the text distinguishes them. The texts are those of gRPC's C, Go, Java and
-# .NET libraries, and of Uncork.
+# The code is the same for a message over the server's limit, which may be that of a merged call, for metadata
+# over a limit, such as an error that quotes a large row, and for a server that is overloaded; only the text
+# distinguishes them. The texts are those of gRPC's C, Go, Java and .NET libraries, and of Uncork.
 _TOO_LARGE = re.compile(
-    r"larger than max|exceeds maximum size|exceeds the maximum configured message size|exceeds the limit of",
+    r"larger than max|exceeds maximum size|exceeds the maximum configured message size|exceeds the limit of|"
+    r"metadata size exceeds",
     re.IGNORECASE,
 )
 _TOO_LARGE_STATUS = 413

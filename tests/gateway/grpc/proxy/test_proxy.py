@@ -96,6 +96,18 @@ async def test_a_merged_message_over_the_servers_limit_is_cut_up() -> None:
         assert [rows_of(call) for call in fake.calls if call.messages] == [40, 40]
 
 
+async def test_an_error_over_the_limit_of_metadata_fails_alone() -> None:
+    """grpcio replaces it by an error of its own, whose code is that of an overloaded server."""
+
+    def quotes(call: Call) -> Reply:
+        reply = doubles(call)
+        return Reply(code=reply.code, text="x" * 100_000) if reply.code else reply
+
+    async with merging(quotes, max_batch_rows=3, **TOGETHER) as (on, _):
+        answers = await on.calls(infer(1), infer(BAD), infer(2))
+        assert [answer.code for answer in answers] == [Code.OK, Code.RESOURCE_EXHAUSTED, Code.OK]
+
+
 async def test_an_error_for_all_has_nobodys_values() -> None:
     """Neither its text nor its details come along, only when to try again."""
     trailers = (("grpc-status-details-bin", b"\xff"), ("grpc-retry-pushback-ms", "0"), ("x-request", "7"))
