@@ -102,7 +102,7 @@ class Servers(Generic[ServerT]):
     def change(
         self, servers: Sequence[ServerT], *, concurrency: int, timeout_s: float, idempotent: bool
     ) -> None:
-        """Use these servers; former ones leave when all that are new are healthy.
+        """Use these servers; former ones leave when all new ones, or the one at their address, are healthy.
 
         Calls that run end where they are.
 
@@ -116,16 +116,17 @@ class Servers(Generic[ServerT]):
         self._leaving = [server for server in self.all if server not in servers]
         self.all = [*servers, *self._leaving]
         self.start()
-        if not self._awaited:
-            self._leave_former()
+        self._leave_former()
         self._settle()
 
     def _leave_former(self) -> None:
-        for server in self._leaving:
+        replaced = {server.url for server in self.all if server.healthy and server not in self._leaving}
+        gone = [server for server in self._leaving if not self._awaited or server.url in replaced]
+        for server in gone:
             self._watchers.pop(id(server)).cancel()
             self.all.remove(server)
-        self._former += self._leaving
-        self._leaving = []
+            self._leaving.remove(server)
+        self._former += gone
         self._listener.health_changed()
 
     async def close(self) -> None:
@@ -314,8 +315,7 @@ class Servers(Generic[ServerT]):
                 server.healthy, server.fault = True, ""
                 if server in self._awaited:
                     self._awaited.remove(server)
-                    if not self._awaited:
-                        self._leave_former()
+                    self._leave_former()
                 self._listener.health_changed()
                 self._settle()
             with contextlib.suppress(TimeoutError):

@@ -13,6 +13,8 @@ from tests.examples import at_most
 from tests.gateway.backends.model_servers.servers_stage import Stage, VirtualServers
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
+from uncork_gateway.backends.model_servers.http_server import http_servers
+from uncork_gateway.backends.model_servers.server import read_addresses
 from uncork_gateway.protocols.wire import Content
 
 pytestmark = pytest.mark.virtual_time
@@ -155,6 +157,23 @@ async def test_a_batch_that_has_begun_ends_on_its_server_after_a_change() -> Non
             assert (await on.servers.call(slot, b"/", Content(b""))).status == 200
             on.servers.give_back(slot)
             assert on.slots.out == [second]
+
+
+async def test_new_connections_to_a_server_replace_the_former_ones_at_once() -> None:
+    """Although another new server is not healthy: a server gets no more calls than the concurrency allows."""
+    servers = VirtualServers(ok)
+    async with servers.stage("a", "b", health_interval_s=1) as on:
+        servers.ill = {"b"}
+        for limit in (2, 3):
+            new = http_servers(
+                read_addresses(["http://a", "http://b"]),
+                concurrency=limit,
+                health_path="/health",
+                transport=servers._transport,
+            )
+            on.servers.change(new, concurrency=limit, timeout_s=60.0, idempotent=True)
+            await asyncio.sleep(2)
+            assert len(on.slots.out) == limit
 
 
 def _step() -> st.SearchStrategy[tuple[str, int]]:
