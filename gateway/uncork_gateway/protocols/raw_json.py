@@ -141,6 +141,21 @@ def form_of(text: Raw) -> Hashable:
     return form if next(found, None) is None else (form, row.count(b","))
 
 
+def forms_of(values: Sequence[Raw]) -> Hashable:
+    """Return the form of the first valid value; if it has no text, and others differ in form, that of each.
+
+    An array would change with them: with a text in one row, the numbers in all rows become texts.
+    """
+    first = form_of(values[0])
+    if len(values) == 1 or b'"' in bytes(values[0]):
+        return first
+    joined = b";".join(values).replace(b"true", b"false").replace(b"NaN", b"").replace(b"Infinity", b"")
+    if len(set(joined.translate(None, _NUMERALS).split(b";"))) == 1:
+        return first
+    forms = frozenset(map(form_of, values))
+    return first if len(forms) == 1 else forms
+
+
 def _form(tokens: Iterator[bytes], first: bytes, depth: int) -> Hashable:
     """Return the form of the value that begins with token ``first``, and consume its tokens."""
     if depth > _MOST_NESTED or first not in _OPENING:

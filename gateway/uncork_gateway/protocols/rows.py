@@ -17,7 +17,7 @@ from uncork_gateway.protocols.limits import DEFAULT_LIMITS, Limits
 from uncork_gateway.protocols.raw_json import (
     Parts,
     elements,
-    form_of,
+    forms_of,
     is_list,
     is_object,
     members,
@@ -40,14 +40,12 @@ class RowsRequest:
     Attributes:
         names: the column names, sorted; None if the request has rows.
         lists: the columns in that order, or the rows as the only list.
-        firsts: for a part, the first value of each list of the whole request.
         others: the other members, sorted by name.
     """
 
     member: Literal["instances", "inputs"]
     names: tuple[str, ...] | None
     lists: tuple[list[Raw], ...]
-    firsts: tuple[Raw, ...] = ()
     others: tuple[tuple[str, bytes], ...] = ()
     size_bytes: int
 
@@ -56,13 +54,9 @@ class RowsRequest:
         return len(self.lists[0])
 
     @property
-    def heads(self) -> tuple[Raw, ...]:
-        return tuple([rows[0] for rows in self.lists])
-
-    @property
     def key(self) -> Hashable:
         """The batch key: the member, column names, forms of rows, and all other members verbatim."""
-        return self.member, self.names, tuple(map(form_of, self.firsts or self.heads)), self.others
+        return self.member, self.names, tuple(map(forms_of, self.lists)), self.others
 
 
 def parse_rows(body: bytes, limits: Limits = DEFAULT_LIMITS) -> RowsRequest:
@@ -183,4 +177,4 @@ def _read_inputs(text: Raw) -> _Lists:
 def _part(request: RowsRequest, start: int, end: int) -> RowsRequest:
     lists = tuple(each[start:end] for each in request.lists)
     size_bytes = sum(map(len, chain(*lists)))
-    return replace(request, lists=lists, firsts=request.firsts or request.heads, size_bytes=size_bytes)
+    return replace(request, lists=lists, size_bytes=size_bytes)
