@@ -104,6 +104,18 @@ async def test_a_merged_call_has_no_headers_of_one_request() -> None:
         assert (call.header(b"traceparent"), call.header(b"accept-encoding")) == (b"first", b"identity")
 
 
+async def test_a_header_that_several_rules_name_is_sent_once() -> None:
+    """The call has a content type of its own, too."""
+    own = HeaderRules()
+    rules = HeaderRules(keyed=own.keyed | {b"content-type"}, passed=own.passed | {b"authorization"})
+
+    async with merging(headers=rules) as (on, model):
+        await on.replies([on.ask(rows_body(row), V1, (b"authorization", b"me")) for row in (1, 2)])
+
+        [call] = model.calls
+        assert (call.header(b"authorization"), call.header(b"content-type")) == (b"me", b"application/json")
+
+
 async def test_headers_that_connection_names_go_no_further() -> None:
     """Merged or relayed, as if the client had not sent them."""
     rules = HeaderRules(keyed=HeaderRules().keyed | {b"x-tenant"})
