@@ -51,6 +51,8 @@ _OPTIONS = (
 )
 # A deadline in the past ends a call before the server hears of it.
 _SHORTEST_S = 0.001
+# grpcio counts nanoseconds since 1970 in 64 bits. The longest time of clients in Go, 292 years, is too long.
+_LONGEST_S = 1e9
 _OVERLOADED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
 # The code is the same for a message over the server's limit, which may be that of a merged call, for metadata
 # over a limit, such as an error that quotes a large row, and for a server that is overloaded; only the text
@@ -139,7 +141,7 @@ class GrpcServer(Server):
         call = method(
             content.body,
             metadata=to_metadata(content.headers),
-            timeout=min(silence_s, max(time_left_s, _SHORTEST_S)),
+            timeout=_timeout(min(silence_s, max(time_left_s, _SHORTEST_S))),
         )
         try:
             body = await call
@@ -162,8 +164,7 @@ class GrpcServer(Server):
             BadRequest: if metadata cannot be sent.
         """
         method: aio.StreamStreamMultiCallable[bytes, bytes] = self.channel.stream_stream(path)
-        timeout = None if timeout_s == math.inf else timeout_s
-        return ServerStream(method(metadata=to_metadata(headers), timeout=timeout))
+        return ServerStream(method(metadata=to_metadata(headers), timeout=_timeout(timeout_s)))
 
     def is_lost(self, status: CallStatus) -> bool:
         """Return True if the connection, and not the server, ended the call.
@@ -236,6 +237,11 @@ def _channel(address: httpx.URL, ca: Path | None) -> aio.Channel:
         credentials = grpc.ssl_channel_credentials(None if ca is None else ca.read_bytes())
         return aio.secure_channel(target, credentials, options=_OPTIONS)
     return aio.insecure_channel(target, options=_OPTIONS)
+
+
+def _timeout(seconds: float) -> float | None:
+    """Return a timeout as grpcio takes it."""
+    return seconds if seconds < _LONGEST_S else None
 
 
 def _http_status(status: CallStatus) -> int:

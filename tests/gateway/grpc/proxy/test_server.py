@@ -134,6 +134,16 @@ async def test_a_code_becomes_a_status_and_travels_along(code: Code, text: str, 
         assert await exchange(server) == ServerResponse(status, (), b"", CallStatus(code, text, trailers))
 
 
+@pytest.mark.parametrize("timeout_s", [9.3e9, math.inf])
+async def test_a_timeout_beyond_grpcio_s_clock_ends_no_call(timeout_s: float) -> None:
+    async with fake_grpc_server(echo) as fake, client(fake.url) as server:
+        assert (await exchange(server, silence_s=timeout_s)).status == 200
+        stream = server.stream(INFER.decode(), (), timeout_s=timeout_s)
+        await stream.send(b"x")
+        await stream.end_sending()
+        assert await stream.receive() == b"x"
+
+
 @pytest.mark.parametrize(
     ("code", "pushback", "rest_s"),
     [
