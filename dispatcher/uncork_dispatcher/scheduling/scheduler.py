@@ -287,8 +287,11 @@ class Scheduler:
         taken = fill.taken
         by_measure = measures.estimate.slowed(slowdown)
         predicted_s = by_measure.seconds(measures.size(taken))
-        if taken.rows > api.limit_rows:  # one large request, for which the worker makes several calls
-            predicted_s += by_measure.intercept_s * (math.ceil(taken.rows / api.limit_rows) - 1)
+        # As the worker counts, which knows no limit of the policy: padding alone needs no further call.
+        size = min(taken.rows, taken.padded) if measures.has_costs else taken.rows
+        most = min(api.rules.max_batch_rows, fits)
+        if size > most:  # one large request, for which the worker makes several calls
+            predicted_s += by_measure.intercept_s * (math.ceil(size / most) - 1)
         if behind is None:
             predicted_s += api.model.prepare_s(taken.rows)
         else:

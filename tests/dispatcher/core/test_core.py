@@ -218,12 +218,27 @@ def test_a_batch_that_worked_teaches_and_one_that_failed_does_not() -> None:
     assert start_one(core, 2, now=0.6).predicted_s == pytest.approx(0.3)
 
 
-def test_a_request_above_the_limit_takes_several_calls() -> None:
-    core = core_with(ApiRules(name="a", max_batch_rows=10))
-    core.profile("a", 0, [(rows, 0.1 + 0.01 * rows) for rows in (1, 5, 10)] * 10, now=0.0)
-    core.submit("large", api="a", rows=35, now=0.0)
+@pytest.mark.parametrize(
+    ("policy", "rows", "fits", "calls"),
+    [
+        ("cork", 35, math.inf, 4),
+        ("cork", 35, 5.0, 7),
+        ("none", 35, math.inf, 4),
+        ("none", 8, math.inf, 1),
+        ("aimd", 8, math.inf, 1),
+        ("fixed:0:3", 8, math.inf, 1),
+    ],
+)
+def test_a_request_above_the_limit_takes_several_calls(
+    policy: str, rows: int, fits: float, calls: int
+) -> None:
+    """Above the limit of the API or the worker, not of the policy, of which the worker knows nothing."""
+    core = core_with(ApiRules(name="a", max_batch_rows=10, policy=policy))
+    core.profile("a", 0, [(size, 0.1 + 0.01 * size) for size in (1, 5, 10)] * 10, now=0.0)
+    core.limit_batches(0, "a", fits, now=0.0)
+    core.submit("large", api="a", rows=rows, now=0.0)
     [start] = starts(poll_all(core, 0.0))
-    assert start.predicted_s == pytest.approx(4 * 0.1 + 35 * 0.01, rel=0.01)
+    assert start.predicted_s == pytest.approx(calls * 0.1 + rows * 0.01, rel=0.01)
 
 
 def test_a_batch_run_in_chunks_teaches_each_chunk() -> None:
