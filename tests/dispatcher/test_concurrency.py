@@ -126,6 +126,19 @@ def test_the_setting_may_change_while_batches_run(before: ApiRules, after: ApiRu
     assert [each.idle for each in core.stats(now=0.2)] == [after.concurrency, 1]
 
 
+def test_nothing_is_sent_behind_a_batch_that_keeps_a_slot_of_its_own() -> None:
+    """Its API has none any more; the worker takes batches ahead, but runs none that one could follow."""
+    core = Dispatcher()
+    for rules in (FETCH, MODEL):
+        core.set_api(rules)
+    core.worker_ready(0, now=0.0, takes_ahead=True)
+    core.profile("fetch", 0, [(1, 1.0)], now=0.0)
+    [running] = submit(core, 1)
+    core.set_api(OPEN)
+    assert submit(core, 2, api="model", now=0.1) == []
+    assert [start.requests for start in done(core, running, now=1.0)] == [(2,)]
+
+
 def test_slots_survive_the_change_of_another_api() -> None:
     core = core_with(FETCH, MODEL, workers=2)
     submit(core, 1)

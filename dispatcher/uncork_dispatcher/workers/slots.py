@@ -182,7 +182,8 @@ class Slots:
                 worker = running.worker
                 may_follow = (
                     worker in self._takes_ahead
-                    and len(self._batches[worker]) == 1
+                    # Not a batch beside, whose API had slots of its own when it began.
+                    and self._batches.get(worker) == [running]
                     and running.entries[0].queue.retry is None
                     and (
                         share.workers == 1
