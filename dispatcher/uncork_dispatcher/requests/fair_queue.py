@@ -143,24 +143,35 @@ class FairQueue(RequestQueue):
     def displaced(self, flow: Hashable, more: Load, *, over: Load, limits: Load) -> list[Entry]:
         """Return the requests to shed so that ``flow`` can queue ``more``, now ``over`` the limits.
 
-        These are the newest requests of the flows that have queued most. The list is empty if that would be
-        unfair: ``flow`` must queue no more than its equal share of ``limits``, and less than those flows.
+        These are the newest requests of the flows that have queued most, without later parts of accepted
+        requests. The list is empty if that would be unfair: ``flow`` must queue no more than its equal share
+        of ``limits``, and less than those flows.
         """
         own = self._flows.get(flow)
         mine = (more if own is None else own.load.plus(more)).share(limits)
         others = [one for one in self._flows.values() if one is not own]
         if mine * (1 + len(others)) > 1:
             return []
-        largest = [(-one.load.share(limits), one.order, one.load, one.newest_first()) for one in others]
+        largest = [
+            (-one.load.share(limits), one.order, one.load, filter(_may_go, one.newest_first()))
+            for one in others
+        ]
         heapq.heapify(largest)
         displaced: list[Entry] = []
         while max(over) > 0:
             if not largest or -largest[0][0] <= mine:
                 return []
             _, order, load, newest = largest[0]
-            entry = next(newest)
+            entry = next(newest, None)
+            if entry is None:
+                heapq.heappop(largest)
+                continue
             displaced.append(entry)
             one = Load(entry.rows, 1, entry.size_bytes)
             load, over = load.plus(one, -1), over.plus(one, -1)
             heapq.heapreplace(largest, (-load.share(limits), order, load, newest))
         return displaced
+
+
+def _may_go(entry: Entry) -> bool:
+    return not entry.follows

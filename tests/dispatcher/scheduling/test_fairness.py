@@ -97,6 +97,17 @@ def test_a_quiet_flow_takes_the_place_of_the_newest_of_a_noisy_one() -> None:
     assert [start.requests for start in starts(core.poll(0.3))] == [(1, 5, 2, 6)]
 
 
+def test_parts_of_an_accepted_request_make_no_room() -> None:
+    """All that it has computed would be lost with them."""
+    core = core_with(ApiRules(name="a", max_queue_rows=4, fair=True))
+    start_one(core, 0, now=0.0)
+    for number in (1, 2, 3, 4):
+        assert core.submit(number, api="a", now=0.1, flow="noisy", follows=number > 1) is None
+    assert core.submit(5, api="a", now=0.2, flow="quiet") is None
+    assert core.poll(0.2) == [Shed(1, "a", "queue_full", 1.0)]
+    assert core.submit(6, api="a", now=0.2, flow="quiet") == Shed(6, "a", "queue_full", 1.0)
+
+
 def test_a_displaced_request_may_be_cancelled_before_it_is_shed() -> None:
     """It is still shed, and not counted twice."""
     core = full()
