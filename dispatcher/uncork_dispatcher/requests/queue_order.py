@@ -10,6 +10,8 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
 
 from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 
@@ -67,6 +69,10 @@ class QueueHeap:
         for number, (at, _) in queues.items():
             heapq.heappush(self._heap, (at, number))
         return [queue for _, queue in queues.values()]
+
+    def last_filed(self) -> Iterator[RequestQueue]:
+        """Iterate over all queues, the last filed first; the heap must not change meanwhile."""
+        return map(itemgetter(1), reversed(self._filed.values()))
 
 
 class QueueOrder:
@@ -127,6 +133,10 @@ class QueueOrder:
             self._to_ask.discard(queue)
             assert queue.held is not None
             self._held.file(queue, queue.held.hold.until)
+
+    def newest_first(self) -> Iterator[RequestQueue]:
+        """Iterate over all queues, about the newest first; they must not change meanwhile."""
+        return chain(self._others.last_filed(), reversed(self.front))
 
     def ask(self, queue: RequestQueue) -> None:
         """Make the policy decide again about a queue behind the front."""

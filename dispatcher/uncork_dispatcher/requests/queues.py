@@ -268,6 +268,10 @@ class RequestQueues:
         order = self._orders.get((api, None, bulk))
         return () if order is None else order.front
 
+    def newest_bulk(self, api: str) -> Iterator[RequestQueue]:
+        """Iterate over the queues of bulk, about the newest first; some must have been queued."""
+        return self._orders[api, None, True].newest_first()
+
     def oldest(self, api: str, default: float, *, bulk: bool = False) -> float:
         """Return when the oldest queued request of a class arrived; ``default`` if none is queued."""
         orders = [

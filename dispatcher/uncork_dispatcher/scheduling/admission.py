@@ -116,7 +116,7 @@ class Admission:
     def _newest_bulk(self, over: Load) -> tuple[list[Entry], Load]:
         """Return the newest requests of bulk that make room for ``over``, and what they leave of it."""
         displaced: list[Entry] = []
-        for queue in reversed(self._queues.front(self._api.rules.name, bulk=True)):
+        for queue in self._queues.newest_bulk(self._api.rules.name):
             for entry in queue.newest_first():
                 if max(over) <= 0:
                     return displaced, over

@@ -333,6 +333,18 @@ def test_a_little_bulk_does_not_keep_flows_from_their_share(fair: bool, shed: di
     assert {action.request: action.reason for action in actions if isinstance(action, Shed)} == shed
 
 
+def test_the_newest_bulk_makes_room_also_if_no_two_of_it_share_a_batch() -> None:
+    """A policy is asked about sixteen of these queues at once, but each of them makes room."""
+    core = taught(max_queue_rows=40)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    for number in range(40):
+        assert core.submit(number, api="a", key=number, now=0.001 * number, bulk=True) is None
+    assert core.submit("first class", api="a", rows=30, now=0.05) is None
+    shed = [action.request for action in core.poll(0.05) if isinstance(action, Shed)]
+    assert shed == list(range(39, 9, -1))
+
+
 def test_bulk_makes_room_also_beside_parts_that_wait() -> None:
     """Of a large request, parts of which are queued later: its rows count against the limit too."""
     core = taught(max_queue_rows=20)
