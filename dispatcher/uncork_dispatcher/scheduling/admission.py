@@ -66,7 +66,7 @@ class Admission:
             return "too_many_groups"
         patient = entry.expires_at == math.inf
         rows, requests = backlog.rows + entry.rows, backlog.requests + 1
-        if budget.changes == slots.changes and patient and not bulk.requests:
+        if budget.changes == slots.changes and patient and not (bulk.requests or entry.bulk):
             bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
             if bytes_fit and rows <= budget.rows and requests <= budget.requests:
                 return None

@@ -371,6 +371,19 @@ def test_a_known_budget_of_the_first_class_does_not_hide_bulk() -> None:
     assert shed.request == ("bulk", 8)
 
 
+def test_a_known_budget_of_the_first_class_is_not_for_bulk() -> None:
+    """62 rows of the first class are in time, but while it is overloaded, bulk has 100 rows/s."""
+    core = taught(bulk_goal_s=0.2)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    assert core.submit("overload", api="a", rows=5000, now=0.0) is not None
+    for number in range(31):
+        assert core.submit(number, api="a", now=0.0) is None
+    refused = core.submit("bulk", api="a", rows=31, now=0.0, bulk=True)
+    assert refused is not None
+    assert refused.reason == "deadline"
+
+
 def test_bulk_that_would_be_late_is_refused() -> None:
     """In one second, a worker has time for some 2,000 rows."""
     core = taught(bulk_goal_s=1.0)
