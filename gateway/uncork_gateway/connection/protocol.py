@@ -231,7 +231,7 @@ class HttpProtocol:
         if not self.transport.is_closing():
             length = b"content-length: %d\r\n" % len(body) if body or status not in WITHOUT_BODY else b""
             reply = b"%b%b\r\n%b" % (self._reply_head(request, status, head), length, body)
-            if request.keep_alive and not self._replies.queued:
+            if request.keep_alive and not (self._replies.queued or self._unparsed.data):
                 self._bursts.send(self.transport, reply)
             else:  # Whatever this connection does next must come after the reply.
                 self.transport.write(reply)

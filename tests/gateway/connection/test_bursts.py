@@ -185,6 +185,17 @@ async def test_replies_on_one_connection_stay_in_order() -> None:
     assert [reply.status for reply in connection.replies()] == [200, 200, 400]
 
 
+async def test_a_reply_does_not_wait_if_more_of_its_connection_is_to_be_parsed() -> None:
+    """A request that is parsed after it may be answered at once, and the last on its connection."""
+    clients = await answered(1)
+    [connection] = clients.connections
+    connection.send(hot(b"cd", ONE) + hot(b"ef", (b"x", b"y" * 2000), CLOSE))
+    clients.echo.at_once = True
+    with clients.bursts:
+        clients.echo.answer()
+    assert bodies(connection) == [b"ab", b"cd", b"ef"]
+
+
 async def test_replies_are_sent_although_an_answer_raises() -> None:
     clients = await answered(2)
 
