@@ -24,6 +24,7 @@ HALF = "is half of a character; send both escapes of its pair, or the character"
         (b'"\\\\\\ud83d\\n"', f"\\ud83d {HALF}"),
         (b'"\\ud83d\\ude00\\ude01"', f"\\ude01 {HALF}"),
         (b'"\\ud83d\\ud83d\\ude00"', f"\\ud83d {HALF}"),
+        (b'"\\\\ud8d8\\udfff"', f"\\udfff {HALF}"),
         (b'["\\ud83d\\ude00"', "what the parser says"),
         (b'["\\\\ud800"', "what the parser says"),
         (b"[1,", "what the parser says"),
