@@ -52,6 +52,16 @@ def test_frames_survive_the_wire_however_it_is_cut(frames: list[Frame], data: st
     assert received == frames
 
 
+def test_a_header_in_many_pieces_is_not_copied_for_each() -> None:
+    """Quadratic work would not end here."""
+    sent = wire([Frame(Failed(0, "setup", "x" * 20_000_000, ""), b"")])
+    decoder = FrameDecoder()
+
+    received = [frame for at in range(0, len(sent), 100) for frame in decoder.feed(sent[at : at + 100])]
+
+    assert wire(received) == sent
+
+
 @given(forms=st.lists(st.none() | st.sampled_from([RawForm(), TensorForm("INT8", ())]), min_size=1))
 def test_the_forms_of_bodies_are_given_once_if_they_are_alike(forms: list[Form]) -> None:
     given = compact_forms(forms)

@@ -109,8 +109,10 @@ class FrameDecoder:
     """An incremental decoder: feed it bytes as they arrive."""
 
     def __init__(self) -> None:
-        self._start = b""
+        self._start = bytearray()
         """The bytes received of an incomplete header."""
+        self._needed = 0
+        """How many of them there must be before more can be read."""
         self._message: Message | None = None
         """The message whose payload is incomplete, with the pieces received and the bytes missing."""
         self._pieces: list[bytes] = []
@@ -124,22 +126,10 @@ class FrameDecoder:
         """
         while data:
             if self._message is None:
-                data, self._start = self._start + data, b""
-                if len(data) < _HEADER_START:
-                    self._start = data
+                read = self._read_header(data)
+                if read is None:
                     return
-                header_bytes, missing = _LENGTHS.unpack_from(data)
-                if header_bytes > MAX_HEADER_BYTES or missing > MAX_PAYLOAD_BYTES:
-                    raise _too_long(header_bytes, missing)
-                header_end = _HEADER_START + header_bytes
-                if len(data) < header_end:
-                    self._start = data
-                    return
-                try:
-                    self._message = _decoder.decode(data[_HEADER_START:header_end])
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                    raise FrameError(f"invalid header: {error}") from error
-                data, self._missing = data[header_end:], missing
+                self._message, data = read
             missing = self._missing
             if len(data) < missing:
                 self._pieces.append(data)
@@ -153,6 +143,30 @@ class FrameDecoder:
             frame = Frame(self._message, payload)
             self._message = None
             yield frame
+
+    def _read_header(self, data: bytes) -> tuple[Message, bytes] | None:
+        """Return the message and the bytes after its header; None if that is incomplete."""
+        if self._start:
+            self._start += data
+            if len(self._start) < self._needed:
+                return None
+            data, self._start = bytes(self._start), bytearray()
+        if len(data) < _HEADER_START:
+            self._start, self._needed = bytearray(data), _HEADER_START
+            return None
+        header_bytes, missing = _LENGTHS.unpack_from(data)
+        if header_bytes > MAX_HEADER_BYTES or missing > MAX_PAYLOAD_BYTES:
+            raise _too_long(header_bytes, missing)
+        header_end = _HEADER_START + header_bytes
+        if len(data) < header_end:
+            self._start, self._needed = bytearray(data), header_end
+            return None
+        try:
+            message = _decoder.decode(data[_HEADER_START:header_end])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise FrameError(f"invalid header: {error}") from error
+        self._missing = missing
+        return message, data[header_end:]
 
 
 def _too_long(header_bytes: int, payload_bytes: int) -> FrameError:
