@@ -140,7 +140,7 @@ def encode(
     if accept != CSV and (form or _PLAIN.issuperset(map(type, rows))):
         lines = encode_json(rows) if as_json else [b""] * len(rows)
         common = form or records_form(rows, by_name)
-        keeps = as_tensors or (len(rows) > 0 and lacks_forms(rows[0], common))
+        keeps = as_tensors or (form is None and len(rows) > 0 and lacks_forms(rows[0], common))
         return Encoded(rows=lines, form=common, values=values if keeps else None)
     responses = {at: _response(row, accept) for at, row in enumerate(rows) if _is_response(row)}
     left = [at for at in range(len(rows)) if at not in responses]
