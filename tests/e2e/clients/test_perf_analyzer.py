@@ -49,7 +49,7 @@ def measure(server: Server, model: str, *arguments: str, protocol: str = "http")
     command = [*COMMAND, "-m", model, "-i", protocol, "-u", address, *QUICKLY, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     complaints = [line for line in done.stderr.splitlines() if _FEW not in line]
-    assert (done.returncode, complaints) == (0, []), done.stdout
+    assert (done.returncode, complaints) == (0, []), f"{complaints}\n{done.stdout}"
     return done.stdout
 
 
