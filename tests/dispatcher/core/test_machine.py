@@ -205,7 +205,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.core.worker_retired(worker, now=self.now)
         self.books.retired(worker)
         self._poll(poll)
-        if ends and running:
+        if ends and self.books.running:  # the poll may have given up what ran
             self.batch_done(which=0, status="worked", took=0.0, poll=poll)
         if back:
             self.worker_ready(worker=worker, host="y", poll=poll)
