@@ -142,9 +142,9 @@ def form_of(text: Raw) -> Hashable:
 
 
 def forms_of(values: Sequence[Raw]) -> Hashable:
-    """Return the form of the first valid value; if it has no text, and others differ in form, that of each.
+    """Return the form of the first value, or the forms of all if it has no text and they differ.
 
-    An array would change with them: with a text in one row, the numbers in all rows become texts.
+    One array of such values would change them: with a text in one row, the numbers in all rows become texts.
     """
     first = form_of(values[0])
     if len(values) == 1 or b'"' in bytes(values[0]):

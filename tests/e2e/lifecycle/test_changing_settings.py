@@ -163,7 +163,7 @@ def test_settings_change_while_all_workers_are_remote(file: Path, tmp_path: Path
 
 
 def test_the_port_of_operators_gets_the_limits_of_a_reload_too(file: Path) -> None:
-    """Not those of the start, such as too few connections for the clients that the others now accept."""
+    """With the limits of the start, operators would be refused while there are more clients than then."""
     with serving(PROBE, "--config", str(file), "--admin-port", "0", "--watch-config") as server:
         file.write_text("allowed-hosts = ['models.example.com']")
         eventually(lambda: "settings changed: allowed_hosts" in server.output)

@@ -65,7 +65,7 @@ async def test_an_api_below_v1_is_named_like_any_other(tmp_path: Path) -> None:
 
 
 async def test_errors_of_text_models_have_one_form_at_all_routes(tmp_path: Path) -> None:
-    """Also at Cohere's, which begins as those of the Open Inference Protocol."""
+    """Cohere's /v2/rerank is one of them, although /v2 belongs to the Open Inference Protocol."""
     paths = ("/v1/rerank", "/v2/rerank", "/rerank")
     rank = ApiDescription(name="rank", route="/rank", input={"kind": "json"}, aliases=paths, task="rerank")
     async with gateway(tmp_path) as on:

@@ -54,9 +54,9 @@ _SHORTEST_S = 0.001
 # grpcio counts nanoseconds since 1970 in 64 bits. The longest time of clients in Go, 292 years, is too long.
 _LONGEST_S = 1e9
 _OVERLOADED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
-# The code is the same for a message over the server's limit, which may be that of a merged call, for metadata
-# over a limit, such as an error that quotes a large row, and for a server that is overloaded; only the text
-# distinguishes them. The texts are those of gRPC's C, Go, Java and .NET libraries, and of Uncork.
+# An overloaded server has the same code as a message over the server's limit, perhaps of a merged call, and
+# as metadata over a limit, such as an error that quotes a large row. Only the text distinguishes them. These
+# texts come from gRPC's libraries for C, Go, Java and .NET, and from Uncork.
 _TOO_LARGE = re.compile(
     r"larger than max|exceeds maximum size|exceeds the maximum configured message size|exceeds the limit of|"
     r"metadata size exceeds",

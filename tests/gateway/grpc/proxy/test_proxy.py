@@ -97,7 +97,7 @@ async def test_a_merged_message_over_the_servers_limit_is_cut_up() -> None:
 
 
 async def test_an_error_over_the_limit_of_metadata_fails_alone() -> None:
-    """grpcio replaces it by an error of its own, whose code is that of an overloaded server."""
+    """In its place, grpcio reports an error with the code of an overloaded server."""
 
     def quotes(call: Call) -> Reply:
         reply = doubles(call)

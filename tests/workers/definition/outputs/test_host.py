@@ -208,7 +208,7 @@ def test_arrays_anywhere_in_a_row_are_json(make: Make) -> None:
 @pytest.mark.parametrize("make", LIBRARIES)
 @pytest.mark.parametrize("first", [Rejected(400, "no"), Response("x"), None])
 def test_a_first_row_without_a_result_changes_no_types(make: Make, first: Any) -> None:
-    """It is that of another client."""
+    """The first row may belong to another client."""
     encoded = encode(on_host([first, make([1, 2])]), expected=2, as_tensors=True)
 
     dealt = split_results(encoded, [1, 1], ["tensors"] * 2)

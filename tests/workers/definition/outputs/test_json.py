@@ -81,7 +81,7 @@ class Score(float):
 
 
 def test_texts_and_numbers_of_subclasses_are_plain_values() -> None:
-    """Such as those of libraries for HTML and XML."""
+    """Libraries for HTML and XML return such texts."""
     results = [Name("a"), Count(1), Score(0.5), {Name("b"): [Count(2), Score("nan")]}]
 
     assert encoded(results, 4) == ["a", 1, 0.5, {"b": [2, None]}]

@@ -118,8 +118,8 @@ def _input_of(
     if not names:
         return NdArray(dtype="float64", shape=(count,)), [0.0] * count
     known = categories or {}
-    # For pandas, true and 1 are one category, so a row with true would change that of a row with 1. Booleans
-    # keep the type that clients send, as they may be missing.
+    # pandas takes true and 1 for one category, so a row with true would change the category of a row with 1.
+    # Booleans keep the type that clients send, as they may be missing.
     numbers = [name for name, values in known.items() if all(type(one) in (int, float) for one in values)]
     dtypes = {name: "float64" for name in names if name not in known or name in numbers}
     dtypes |= {name: "str" for name, values in known.items() if all(isinstance(one, str) for one in values)}
