@@ -150,7 +150,7 @@ def encode(
         encoded = Encoded(rows=lines, content_type=CSV, head=head, between=b"")
     else:
         lines = encode_json(others, places=left)
-        common = form_of(as_numpy(others)) or records_form(others, None)
+        common = Values(others).form
         keeps = as_tensors or any(lacks_forms(row, common) for row in others)
         encoded = Encoded(rows=lines, form=common, values=values if keeps else None)
     texts = iter(encoded.rows)

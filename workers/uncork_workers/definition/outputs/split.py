@@ -90,11 +90,11 @@ def split_results(
 
 def _as_wanted(values: Values, start: int, end: int, wanted: Wanted, text: bytes) -> tuple[bytes, RowsForm]:
     """Return the rows of a request as it wants them, and their form; ``text`` is their JSON."""
+    if wanted == "tensors":
+        return _tensors(values, start, end)
     form = values.part(start, end).form
     is_array = isinstance(form, ListForm) and form.datatype != BYTES
-    if wanted == "tensors" or (wanted == "npy" and is_array):
-        return _tensors(values, start, end)
-    return text, form
+    return _tensors(values, start, end) if wanted == "npy" and is_array else (text, form)
 
 
 def _tensors(values: Values, start: int, end: int) -> tuple[bytes, RowsForm]:

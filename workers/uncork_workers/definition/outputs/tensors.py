@@ -95,7 +95,7 @@ def records_form(rows: Sequence[Any], columns: Objects | None) -> RecordsForm | 
 
 def lacks_forms(row: Any, form: ListForm | RecordsForm | None) -> bool:
     """Return True if a row has arrays that are missing in the form of all rows, because other rows differ."""
-    own = form_of(as_numpy([row])) or records_form([row], None)
+    own = Values([row]).form
     if not isinstance(own, RecordsForm):
         return own is not None and form is None
     known = dict(form.columns) if isinstance(form, RecordsForm) else {}
