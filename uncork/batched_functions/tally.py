@@ -71,7 +71,8 @@ class Tally:
             self.endings[status] += 1
             self.batches += 1
             self.calls += len(batch.requests)
-            self.batch_duration.observe(batch.seconds)
+            if status in ("worked", "failed"):  # as in the metrics of the gateway
+                self.batch_duration.observe(batch.seconds)
             for request in batch.requests:
                 self.duration.observe(batch.started + batch.seconds - request.arrival)
 

@@ -83,6 +83,22 @@ async def test_refused_calls() -> None:
     assert values()["batches_total", label, "timed_out"] == 1
 
 
+async def test_durations_are_those_of_batches_that_ran_to_their_end() -> None:
+    """As in the gateway's metrics: a timeout says nothing about the time that a batch takes."""
+
+    @batched(timeout=5)
+    async def hang(items: list[int]) -> list[int]:
+        await asyncio.sleep(100)
+        return items
+
+    with pytest.raises(BatchTimedOut):
+        await hang(1)
+    label = label_of("test_durations_are_those_of_batches_that_ran_to_their_end.<locals>.hang")
+    found = values()
+    assert found["batches_total", label, "timed_out"] == 1
+    assert found["batch_duration_seconds_count", label] == 0
+
+
 class Model:
     @batched(mb_max_latency=500)
     async def embed(self, items: list[int]) -> list[int]:
