@@ -102,8 +102,8 @@ def changes_of_proxy(
 ) -> list[Change]:
     """Return the settings of ``uncork proxy`` that differ."""
     names = settings_of(type(after)).keys()
-    own = names - settings_of(ServerOptions).keys() - {"protocol"}
-    return [*_differing(before, after, names=names, at_once=own), *_renewed(before, after, renewed)]
+    at_once = {"log_format", *(names - settings_of(ServerOptions).keys())} - {"protocol"}
+    return [*_differing(before, after, names=names, at_once=at_once), *_renewed(before, after, renewed)]
 
 
 def changes_of_services(

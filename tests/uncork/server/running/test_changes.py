@@ -17,6 +17,7 @@ from uncork.server.running.changes import (
     EFFECTS,
     WITH_NEW_WORKERS,
     changes_between,
+    changes_of_proxy,
     changes_of_server,
     changes_of_services,
 )
@@ -206,6 +207,15 @@ def test_settings_of_apis_belong_to_the_only_service_with_a_name(file: Path) -> 
 def test_some_values_need_a_restart(before: str, after: str, name: str, file: Path) -> None:
     [change] = changes(file, before, after)
     assert (change.name, change.effect) == (name, RESTART)
+
+
+def test_a_proxy_has_no_workers_to_replace(file: Path) -> None:
+    file.write_text("log_format = 'text'")
+    options = options_of("proxy", "--config", file)
+    file.write_text("log_format = 'json'")
+    assert changes_of_proxy(options, options.reread(), renewed=[]) == [
+        Change("log_format", "text", "json", AT_ONCE)
+    ]
 
 
 def test_a_wrong_file_is_refused_in_the_words_of_the_start(file: Path) -> None:
