@@ -146,16 +146,17 @@ def api(
         mb_max_batch_bytes: the most bytes of request bodies in a batch.
         policy: when to release a batch: ``"cork"``, ``"cork-classic"``, ``"fixed"``, ``"fixed:MS"``,
             ``"fixed:MS:ROWS"``, ``"aimd"`` or ``"none"``.
-        timeout: seconds a batch may take before its worker is killed.
+        timeout: seconds a batch may take before its worker is killed; with ``concurrency``, the batch is
+            cancelled instead.
         idempotent: whether a failed batch may be executed again: by another worker if its worker died, or in
             parts if the method raised, so that only the requests at fault get 500.
         cost: the cost of a row, such as its length, for rows whose execution times differ much. Batch times
             are then predicted from the sum of the costs or, if the model pads batches, from the number of
             rows times the largest cost; ``mb_max_batch_size`` limits the same quantity. A number: the cost
-            of every row. ``"bytes"``: the length of the row's JSON text. Any other string: a field of rows
-            that are JSON objects. A number in that field is the cost itself (at most 1e9); a string, list or
-            object costs the bytes of its JSON text (a string without its quotes, at least 1). A request
-            without the field gets 400.
+            of every row. ``"bytes"``: the length of the row's JSON text or, for files, images and whole
+            requests, of the body. Any other string: a field of rows that are JSON objects. A number in that
+            field is the cost itself (at most 1e9); a string, list or object costs the bytes of its JSON text
+            (a string without its quotes, at least 1). A request without the field gets 400.
         warmup: an example row. Each worker calls the method with batches of it before it is ready, so the
             first clients find a warm model and the gateway knows its batch times. For rows: a value as a
             JSON client would send it, or one that converts to it (an array, a row as a dict, an instance of
@@ -183,8 +184,8 @@ def api(
             Not with ``idempotent=False`` or the policy ``"none"``.
         headers: the headers, or gRPC metadata, that the method reads in ``uncork.context().headers``, such as
             ``("x-tenant",)``. Headers with credentials are not allowed. With ``coalesce``, identical requests
-            have the same values. ``"x-request-id"`` is the id of each request, its client's own or one that
-            the gateway made.
+            have the same values. Only ``"x-request-id"`` may differ: it is the id of each request, from its
+            client or made by the gateway.
         workers: how many of the service's workers run only this API. It uses no others, and the APIs without
             this argument share the rest. Each of them still loads the whole service.
         concurrency: how many batches of this API each worker may run at once, for ``async`` methods that wait
