@@ -180,7 +180,8 @@ def test_extra_gpu(install: Callable[[str], Environment]) -> None:
 
 
 def test_extra_otel(install: Callable[[str], Environment], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
 
     with install("otel").serving("echo.py:Echo", "--traces") as server:
         assert HTTP.post(f"{server.base}/echo", json=[1]).json() == [1]
+        eventually(lambda: '"name": "POST /echo"' in server.output)
