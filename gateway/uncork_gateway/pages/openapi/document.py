@@ -33,8 +33,8 @@ _TIMEOUT = {
 _REQUEST_ID = {
     "name": "X-Request-Id",
     "in": "header",
-    "description": "Names the request in its response and in logs. If it is missing, or has more than "
-    f"{LONGEST_REQUEST_ID} characters, the gateway makes one.",
+    "description": "Names the request in its response and in logs. If it is missing, or other than 1 to "
+    f"{LONGEST_REQUEST_ID} printable ASCII characters, the gateway makes one.",
     "schema": {"type": "string"},
 }
 _KEYS: Schema = {
