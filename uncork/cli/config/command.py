@@ -36,7 +36,7 @@ def diff(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port that the server listens on.")] = 3000,
     json: Annotated[bool, typer.Option("--json", help="Print the changes as JSON.")] = False,
 ) -> None:
-    """Show which settings of a running `uncork serve` a reload would change, and how each takes effect.
+    """Show which settings of a running `uncork serve` or `uncork proxy` a reload would change, and how.
 
     The server must run on this machine, as the same user. It reads its configuration file again, under the
     command line and environment with which it was started, and changes nothing. The exit code is 0 if
