@@ -167,6 +167,12 @@ class Plan:
     has_tls: bool = False
     client_timeout_ms: float | None = None
 
+    @property
+    def room_bytes(self) -> int | None:
+        """How much memory a worker may take in the check; None if unknown."""
+        limits = (self.free_bytes, self.max_worker_memory_bytes)
+        return min([one for one in limits if one is not None], default=None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:

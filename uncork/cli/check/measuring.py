@@ -81,13 +81,12 @@ async def measure(
         [process] = supervisor.current_workers()
         assert process.pid is not None
         plan = replace(plan, worker_bytes=resident_bytes(process.pid))
-        free_bytes = min(filter(None, (plan.free_bytes, plan.max_worker_memory_bytes)))
         runner = _Runner(pool, worker, process.pid, watch)
         apis = []
         each_s = seconds / max(1, len(service.apis))
         for api in service.apis:
             tell(f"measuring {api.name}")
-            apis.append(await _measure_api(api, runner, seconds=each_s, free_bytes=free_bytes))
+            apis.append(await _measure_api(api, runner, seconds=each_s, free_bytes=plan.room_bytes))
         # Last, because a changed row may end the worker.
         for at, api in enumerate(service.apis):
             tell(f"comparing rows of {api.name} alone and in batches")
@@ -116,7 +115,7 @@ def _in_force(name: str, described: ServiceDescription, options: ServeOptions) -
 
 
 async def _measure_api(
-    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int
+    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int | None
 ) -> ApiFigures:
     figures = ApiFigures(
         name=api.name,
@@ -143,7 +142,7 @@ async def _measure_api(
 
 
 async def _run_batches(
-    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int
+    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int | None
 ) -> tuple[Times | None, Failure | None]:
     """Return the times of an API and its failure; an API that streams is run once and has no times."""
     if not _is_json(api):

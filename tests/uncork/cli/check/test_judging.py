@@ -238,6 +238,12 @@ def test_batches_have_the_memory_that_other_services_leave() -> None:
     assert found.advice.figures["room"] == 600 * MIB
 
 
+def test_batches_grow_into_the_memory_that_is_free_and_allowed() -> None:
+    assert Plan(free_bytes=5 * MIB, max_worker_memory_bytes=3 * MIB).room_bytes == 3 * MIB
+    assert Plan(free_bytes=0).room_bytes == Plan(free_bytes=0, max_worker_memory_bytes=MIB).room_bytes == 0
+    assert Plan().room_bytes is None
+
+
 ROOT = Path(__file__).parents[4]
 
 
