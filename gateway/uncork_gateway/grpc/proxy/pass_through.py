@@ -104,8 +104,15 @@ class PassThroughCall(PlainCall):
 
     def start(self, server: ServerStream) -> None:
         """Relay messages to and from a server's call until either side ends it."""
+
+        def over(_: object) -> None:
+            server.cancel()
+            self._calls.discard(self)
+
         self._calls.add(self)
         self._task = asyncio.create_task(self._relay(server))
+        # Not in the task: cancelled in the turn that made it, it never begins.
+        self._task.add_done_callback(over)
 
     async def ended(self) -> None:
         """Wait until the call and its tasks have ended."""
@@ -149,8 +156,6 @@ class PassThroughCall(PlainCall):
             self.failed(error)
         finally:
             sending.cancel()
-            server.cancel()
-            self._calls.discard(self)
             with contextlib.suppress(asyncio.CancelledError):
                 await sending
 

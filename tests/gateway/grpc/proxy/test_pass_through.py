@@ -20,7 +20,7 @@ from uncork_gateway.errors import BadGateway, BadRequest, TimedOut, Unavailable
 from uncork_gateway.grpc.interfaces import Call as ClientCall
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
-from uncork_gateway.grpc.proxy.server import GrpcServer, grpc_servers
+from uncork_gateway.grpc.proxy.server import GrpcServer, ServerStream, grpc_servers
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.interfaces import BodyPool
 
@@ -107,6 +107,25 @@ async def test_a_client_that_ends_early_cancels_the_call(how: str) -> None:
         assert (stream.code, stream.text) == (
             (None, "") if how == "leaves" else (Code.INVALID_ARGUMENT, "broken")
         )
+
+
+async def test_a_call_that_ends_in_the_turn_that_opens_it_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client may send its head and its reset together; the task of the call then never begins."""
+    cancelled: list[ServerStream] = []
+    cancel = ServerStream.cancel
+
+    def recorded(call: ServerStream) -> None:
+        cancelled.append(call)
+        cancel(call)
+
+    monkeypatch.setattr(ServerStream, "cancel", recorded)
+    async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
+        _, call = on.open()
+        call.cancelled()
+        await turns()
+        assert (len(cancelled), on.passing._calls) == (1, set())
 
 
 async def test_a_server_that_reads_nothing_pauses_the_client() -> None:
