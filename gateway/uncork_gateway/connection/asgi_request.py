@@ -91,6 +91,8 @@ class AsgiRequest:
         self._error: GatewayError | None = None
         self._status = CLIENT_GONE
         self._has_body = self._is_chunked = False
+        self._ends_with_connection = False
+        """True if only the end of the connection ends the response."""
         self._missing_bytes: int | None = None
         """The bytes that the response's body still lacks, if its length was declared."""
 
@@ -120,7 +122,7 @@ class AsgiRequest:
         """Reply with an error if no response has begun; the application sees a disconnect."""
         self.disconnect()
         if self._reply_begun:
-            self._connection.hang_up()
+            self._break_off()
         elif self._started:
             self._reply_error(error)
         else:
@@ -189,10 +191,16 @@ class AsgiRequest:
         self.disconnect()
         if self._reply_begun:
             self._status = failure.status
-            # The client sees by the missing end that the reply is incomplete.
-            self._connection.transport.close()
+            self._break_off()
         else:
             self._reply_error(failure)
+
+    def _break_off(self) -> None:
+        """Close the connection; the client sees by the missing end that the response is incomplete."""
+        if self._ends_with_connection:
+            self._connection.transport.abort()  # A normal close would be its end.
+        else:
+            self._connection.hang_up()
 
     def _reply_error(self, error: GatewayError) -> None:
         self._status = error.status
@@ -226,7 +234,8 @@ class AsgiRequest:
         # HTTP/1.0 has no chunks: without a length, the end of the connection is that of the body.
         is_endless = self._has_body and self._missing_bytes is None
         self._is_chunked = is_endless and self._scope["http_version"] != "1.0"
-        if is_endless and not self._is_chunked:
+        self._ends_with_connection = is_endless and not self._is_chunked
+        if self._ends_with_connection:
             self.keep_alive = False
         if self._is_chunked:
             kept.append((b"transfer-encoding", b"chunked"))

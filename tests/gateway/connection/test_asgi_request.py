@@ -126,13 +126,19 @@ async def test_a_header_of_more_than_one_line_is_not_sent() -> None:
     assert (reply.status, "y" in reply.headers) == (500, False)
 
 
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize("begins", [False, True])
-async def test_an_application_that_returns_too_early(begins: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_that_returns_too_early(
+    begins: bool, version: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reply of HTTP/1.0 is reset: without a length or chunks, a normal close would complete it."""
+
     async def nothing(scope: Any, receive: Any, send: Any) -> None:
         return
 
-    connection = await answer(replies(b"a", ends=False) if begins else nothing)
-    assert connection.closed
+    app = replies(b"a", ends=False) if begins else nothing
+    connection = await answer(app, GET.replace(b"1.1", version))
+    assert (connection.closed, connection.aborted) == (True, begins and version == b"1.0")
     assert connection.received.startswith(b"HTTP/1.1 200" if begins else b"HTTP/1.1 500")
     assert not connection.received.endswith(b"0\r\n\r\n")
     assert "returned before its response was complete" in caplog.text
@@ -219,6 +225,21 @@ async def test_a_client_that_does_not_read_stops_the_application() -> None:
     connection.protocol.resume_writing()
     await turns()
     assert connection.received.endswith(b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+async def test_a_client_that_ends_its_sending_in_the_middle_of_a_reply(version: bytes) -> None:
+    """It counts as gone, and the part that it has must not look complete."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await replies(b"a", ends=False)(scope, receive, send)
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    connection = await answer(app, GET.replace(b"1.1", version))
+    connection.end()
+    await turns()
+    assert (connection.closed, connection.aborted) == (True, version == b"1.0")
 
 
 async def test_the_application_may_end_the_connection() -> None:
