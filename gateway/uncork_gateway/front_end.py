@@ -103,7 +103,7 @@ class FrontEnd:
         pages.start()
 
     def mount_grpc(self, open_call: OpenCall, *, close: Callable[[], object]) -> None:
-        """Serve gRPC clients. ``close`` ends the calls that only watch, which never end by themselves."""
+        """Serve gRPC clients. ``close`` ends the calls that clients may keep open without a request."""
         self.open_call, self._close_grpc = open_call, close
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:

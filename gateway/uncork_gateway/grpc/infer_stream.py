@@ -23,6 +23,7 @@ from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.protocols.v2 import WANTS_FINAL
 from uncork_gateway.grpc.protocols.values import varint
+from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
 from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.protocols.tensor_rows import OUTPUT
@@ -46,6 +47,8 @@ _ANSWER_BYTES = 2048
 class InferStream:
     """One call of ModelStreamInfer.
 
+    ``calls`` contains the call until it ends.
+
     Attributes:
         messages: the number of messages received; the ids of its requests end in theirs.
     """
@@ -53,17 +56,19 @@ class InferStream:
     takes_one = False
     max_message_bytes = sys.maxsize
 
-    def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
+    def __init__(self, stream: CallStream, head: CallHead, method: InferMethod, calls: OpenCalls) -> None:
         self.stream = stream
         self.messages = 0
         self._head = head
         self._method = method
+        self._calls = calls
         self._open: dict[StreamedRequest, None] = {}
         self._free_places: list[int] = []
         self._in_order: deque[StreamedRequest] = deque()
         self._waiting_bytes = 0
         """The bytes of responses that wait for earlier ones; the pool counts them."""
         self._ended = False
+        calls.add(self)
 
     # Called by the stream
 
@@ -122,9 +127,11 @@ class InferStream:
 
     def _finish_if_done(self) -> None:
         if self._ended and not self._open:
+            self._calls.discard(self)
             self.stream.finish(Code.OK)
 
     def _leave(self) -> None:
+        self._calls.discard(self)
         requests, self._open = list(self._open), {}
         self._in_order.clear()
         self._count_waiting(-self._waiting_bytes)

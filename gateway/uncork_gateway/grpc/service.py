@@ -47,7 +47,7 @@ def model_methods(
 ) -> dict[bytes, Method]:
     """Return the methods about the server and its models, by path, given parts of a :class:`GrpcService`.
 
-    ``calls`` collects the calls that only watch.
+    ``calls`` collects the calls that clients may keep open.
     """
     return {
         **Inference(models=models, repository=repository, unready=unready, statistics=statistics).methods(),
@@ -82,7 +82,7 @@ class GrpcService:
     Attributes:
         models: the models of all services, including APIs that stream.
         open_call: opens a call.
-        close: ends the calls that only watch, so that draining need not wait for them.
+        close: ends the calls that clients may keep open, so that draining need not wait for them.
     """
 
     def __init__(
@@ -114,7 +114,9 @@ class GrpcService:
             f"/{inference.NAME}/ModelInfer".encode(): Method(
                 partial(InferCall, method=infer), takes_one=True
             ),
-            f"/{inference.NAME}/ModelStreamInfer".encode(): Method(partial(InferStream, method=infer)),
+            f"/{inference.NAME}/ModelStreamInfer".encode(): Method(
+                partial(InferStream, method=infer, calls=calls)
+            ),
             f"/{tensorflow.PREDICTION}/Predict".encode(): Method(
                 partial(InferCall, method=predict), takes_one=True
             ),

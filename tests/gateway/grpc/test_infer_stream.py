@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,21 @@ async def test_open_requests_of_a_stream_count_as_clients(tmp_path: Path) -> Non
             stage.worker.answer(batch, [b"0"] * len(batch.rows))
             await turns()
         assert len(away) == 3
+
+
+async def test_a_stream_ends_when_the_gateway_has_drained(tmp_path: Path) -> None:
+    """A stop would wait for the client otherwise, and refuse each of its messages meanwhile."""
+    async with calls(tmp_path) as stage:
+        call, stream = stage.open(STREAM_INFER)
+        call.message_received(numbers(1))
+        draining = asyncio.create_task(stage.on.gateway.front_end.drain())
+        await stage.answer(b"10")
+        await draining
+
+        assert list(response(await stream.next()).outputs[0].contents.int64_contents) == [10]
+        assert (stream.code, stream.text) == (Code.UNAVAILABLE, "the server is shutting down")
+        _, late = stage.open(STREAM_INFER)
+        assert late.code is Code.UNAVAILABLE
 
 
 @pytest.mark.parametrize("how", ["cancelled", "rejected"])

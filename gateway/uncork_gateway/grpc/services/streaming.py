@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from uncork_gateway.errors import GatewayError, draining
-from uncork_gateway.grpc.interfaces import CallHead, CallStream
+from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.statuses import CallFailed, Code
@@ -26,16 +26,16 @@ class OpenCalls:
     """The open streaming calls, which clients may keep open indefinitely."""
 
     def __init__(self) -> None:
-        self._calls: set[StreamingCall] = set()
+        self._calls: set[Call] = set()
         self._is_closed = False
 
-    def add(self, call: StreamingCall) -> None:
+    def add(self, call: Call) -> None:
         """Add a call. It ends at once after :meth:`close`."""
         self._calls.add(call)
         if self._is_closed:
             call.reject(draining())
 
-    def discard(self, call: StreamingCall) -> None:
+    def discard(self, call: Call) -> None:
         self._calls.discard(call)
 
     def close(self) -> None:
