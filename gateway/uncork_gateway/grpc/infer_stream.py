@@ -6,7 +6,9 @@ piece by piece when the handler yields them.
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections import deque
 from heapq import heappop, heappush
 from http import HTTPStatus
@@ -60,6 +62,7 @@ class InferStream:
         self.stream = stream
         self.messages = 0
         self._head = head
+        self._expires_at = time.monotonic() + head.timeout_s
         self._method = method
         self._calls = calls
         self._open: dict[StreamedRequest, None] = {}
@@ -83,7 +86,10 @@ class InferStream:
 
     def _add(self, kind: type[StreamedRequest], message: bytes) -> StreamedRequest:
         self.messages += 1
-        request = kind(self, self._head, self._method, size_bytes=len(message))
+        head = self._head
+        if self._expires_at != math.inf:
+            head = head._replace(timeout_s=self._expires_at - time.monotonic())
+        request = kind(self, head, self._method, size_bytes=len(message))
         request.place = heappop(self._free_places) if self._free_places else len(self._open)
         self._open[request] = None
         if kind is StreamedRequest:

@@ -15,7 +15,7 @@ from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.running import turns
 from tests.gateway.services.test_service_streams import HEAD, streaming_api
 from uncork_gateway.errors import BodyTooLarge
-from uncork_gateway.grpc.infer_stream import StreamedRequest
+from uncork_gateway.grpc.infer_stream import InferStream, StreamedRequest
 from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.protocols.limits import Limits
@@ -101,6 +101,19 @@ async def test_open_requests_of_a_stream_count_as_clients(tmp_path: Path) -> Non
             stage.worker.answer(batch, [b"0"] * len(batch.rows))
             await turns()
         assert len(away) == 3
+
+
+async def test_all_messages_of_a_stream_share_its_deadline(tmp_path: Path) -> None:
+    """A later one has less time left."""
+    async with calls(tmp_path) as stage:
+        call, _ = stage.open(STREAM_INFER, timeout_s=60)
+        assert isinstance(call, InferStream)
+        for number in range(3):
+            call.message_received(numbers(number))
+
+        first, second, third = (request._head.timeout_s for request in call._open)
+        assert 60 > first > second > third
+        call.cancelled()
 
 
 async def test_a_stream_ends_when_the_gateway_has_drained(tmp_path: Path) -> None:
