@@ -26,6 +26,7 @@ class CallHead(NamedTuple):
         metadata: the client's metadata, names in lower case, without pseudo-headers and gRPC's own headers.
         rejection: the error to end the call with, if the head is wrong.
         http_status: the status to respond with if the request is not a gRPC call; else 0.
+        is_http_head: True for the HTTP method HEAD, whose response has no body.
         length: the declared length of all DATA in bytes; -1 if the client declares none.
     """
 
@@ -36,6 +37,7 @@ class CallHead(NamedTuple):
     request_id: bytes = b""
     rejection: GatewayError | None = None
     http_status: int = 0
+    is_http_head: bool = False
     length: int = -1
 
 

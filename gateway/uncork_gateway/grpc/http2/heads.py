@@ -180,6 +180,7 @@ def read_head(fields: Iterable[Header]) -> CallHead:
         metadata=tuple(metadata),
         request_id=request_id_of(metadata),
         http_status=status,
+        is_http_head=pseudo[b":method"] == b"HEAD",
         length=-1 if length is None else int(length),
     )
     if head.encoding and head.encoding not in _ENCODINGS:

@@ -185,12 +185,16 @@ class Outgoing(ABC):
             block = replies.START + block
         self._finish_with(headers(self.number, self.connection.block_prefix + block, ends=True))
 
-    def answer_http(self, status: int) -> None:
-        """Respond with an HTTP status to a request that is not a gRPC call."""
+    def answer_http(self, status: int, *, is_head: bool) -> None:
+        """Respond with an HTTP status to a request that is not a gRPC call; to HEAD without a body."""
         self.is_open = False
         head, text = replies.http_answer(status, (REQUEST_ID, self.request_id))
         connection = self.connection
-        connection.outbox.add(headers(self.number, connection.block_prefix + head, ends=False))
+        start = headers(self.number, connection.block_prefix + head, ends=is_head)
+        if is_head:
+            self._finish_with(start)
+            return
+        connection.outbox.add(start)
         self._unsent, self.unsent_bytes = deque([text]), len(text)
         connection.outbox.unsent_bytes += len(text)
         self._finish_with(frame(DATA, END_STREAM, self.number))

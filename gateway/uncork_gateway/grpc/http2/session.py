@@ -184,7 +184,7 @@ class Session:
         stream.is_half_closed = ends
         self.control.tokens += CONTROL_PER_CALL
         if head.http_status:
-            stream.answer_http(head.http_status)
+            stream.answer_http(head.http_status, is_head=head.is_http_head)
             return False
         call = self._open_call(stream, head)
         is_admitted = stream.is_open

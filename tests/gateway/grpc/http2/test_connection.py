@@ -321,6 +321,7 @@ async def test_the_1001st_stream_is_refused() -> None:
     ("changed", "status", "text"),
     [
         ((b":method", b"GET"), b"405", b"use POST: this port speaks gRPC only\n"),
+        ((b":method", b"HEAD"), b"405", b""),
         (
             (b"content-type", b"application/json"),
             b"415",
