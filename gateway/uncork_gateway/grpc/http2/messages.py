@@ -27,6 +27,10 @@ class Receiver(Protocol):
         """True if no message may be passed on now."""
 
     @property
+    def max_message_bytes(self) -> int:
+        """The size limit of a message, compressed or decompressed; it may change at any time."""
+
+    @property
     def inflate_steps(self) -> int:
         """The number of steps that may be inflated at once."""
 
@@ -58,7 +62,6 @@ class MessageReader:
         "_has_ended",
         "_is_closed",
         "_is_held",
-        "_max_bytes",
         "_need",
         "_pieces",
         "_pool",
@@ -68,16 +71,13 @@ class MessageReader:
         "is_inflating",
     )
 
-    def __init__(
-        self, receiver: Receiver, pool: BodyPool, *, encoding: bytes, max_bytes: int, takes_one: bool
-    ) -> None:
+    def __init__(self, receiver: Receiver, pool: BodyPool, *, encoding: bytes, takes_one: bool) -> None:
         self._receiver = receiver
         self._takes_one = takes_one
         self._is_held = False
         """True if the only message is complete, and waits for the end of the stream."""
         self._pool = pool
         self._encoding = encoding
-        self._max_bytes = max_bytes
         self._pieces = Pieces()
         """The received bytes of an incomplete prefix or message; the pool counts them."""
         self._need = PREFIX_BYTES
@@ -178,8 +178,9 @@ class MessageReader:
             return CallFailed(f"the first byte of a message must be 0 or 1, got {flag}", Code.INTERNAL)
         if flag and not self._encoding:
             return CallFailed("a message is compressed, but the call has no grpc-encoding", Code.INTERNAL)
-        if length > self._max_bytes:
-            return BodyTooLarge(f"the message has {length} bytes, and the limit is {self._max_bytes} bytes")
+        max_bytes = self._receiver.max_message_bytes
+        if length > max_bytes:
+            return BodyTooLarge(f"the message has {length} bytes, and the limit is {max_bytes} bytes")
         return None
 
     def _take(self) -> bytes:
@@ -195,9 +196,9 @@ class MessageReader:
     # Compression
 
     def _inflate(self, body: bytes) -> None:
-        at_once = self._receiver.inflate_steps
+        at_once, max_bytes = self._receiver.inflate_steps, self._receiver.max_message_bytes
         try:
-            inflating = Inflating(body, self._encoding, max_bytes=self._max_bytes, at_once=at_once)
+            inflating = Inflating(body, self._encoding, max_bytes=max_bytes, at_once=at_once)
         except GatewayError as error:
             self._give_up(_not_inflated(error))
             return

@@ -86,7 +86,7 @@ class Stream(Outgoing):
         must_wait = self.is_paused or (call.takes_one and not ends)
         if self.reader is None and size >= PREFIX_BYTES and not must_wait:
             flag, length = PREFIX.unpack_from(data)
-            if not flag and length == size - PREFIX_BYTES and length <= self._max_message_bytes:
+            if not flag and length == size - PREFIX_BYTES and length <= self.max_message_bytes:
                 if not call.takes_one:
                     self.connection.turn.left -= MESSAGE_WORK
                 call.message_received(data[PREFIX_BYTES:])
@@ -114,7 +114,6 @@ class Stream(Outgoing):
                 self,
                 self.connection.pool,
                 encoding=self._head.encoding,
-                max_bytes=self._max_message_bytes,
                 takes_one=self.call.takes_one,
             )
         reader.feed(data)
@@ -122,7 +121,7 @@ class Stream(Outgoing):
             reader.end()
 
     @property
-    def _max_message_bytes(self) -> int:
+    def max_message_bytes(self) -> int:
         return min(self.connection.limits.max_message_bytes, self.call.max_message_bytes)
 
     def _check_length(self, *, ends: bool) -> None:

@@ -80,6 +80,18 @@ async def test_little_is_inflated_in_one_turn() -> None:
     assert server.pool.used_bytes == 0
 
 
+async def test_a_new_limit_holds_from_the_next_message_of_a_stream_on() -> None:
+    """Also if a message has come in several frames before."""
+    server = Server(limits=replace(LIMITS, max_message_bytes=1000))
+    peer = Peer(server)
+    number = peer.call(None, path=b"/t.T/Stream")
+    for piece in (message(b"a" * 500)[:100], message(b"a" * 500)[100:]):
+        peer.upload(number, piece)
+    server.listener.change(max_message_bytes=5000, max_connection_age_s=None)
+    peer.upload(number, message(b"b" * 2000))
+    assert peer.answer(number).messages == [b"a" * 500, b"b" * 2000]
+
+
 async def test_no_window_while_a_message_is_inflated() -> None:
     server = Server(limits=replace(LIMITS, max_message_bytes=50_000_000))
     peer = Peer(server)
