@@ -63,6 +63,10 @@ class RequestParser:
         """The declared length of the body; 0 if the client declares none."""
         return next((int(value) for name, value in self.headers if name.lower() == b"content-length"), 0)
 
+    def accepts_like(self, limits: ClientLimits) -> bool:
+        """Return True if a parser with these limits accepts the same heads."""
+        return (self._max_fields, self._allowed_hosts) == (limits.max_header_fields, limits.allowed_hosts)
+
     def feed(self, data: bytes) -> None:
         """Parse input. Offers of another protocol, such as ``h2c``, are ignored.
 

@@ -144,7 +144,8 @@ class HttpProtocol:
         parsed, incoming, parser = self._parsed, self._incoming, self._parser
         if not is_one or parsed is None or incoming is None or self._says_keep_alive:
             return
-        if incoming.keep_alive:
+        # After a reload, an older connection may accept what new ones must refuse.
+        if incoming.keep_alive and parser.accepts_like(self._listener.limits):
             length, request_id = parser.content_length, request_id_of(parser.headers)
             known = Known(*parsed, length, parser.target, request_id, cors=incoming.cors)
             self._routes.learn(data, self.body_bytes - body_bytes, known, parser.headers)

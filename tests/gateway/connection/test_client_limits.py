@@ -482,6 +482,18 @@ async def test_only_allowed_hosts_are_accepted(method: bytes, host: bytes, accep
         assert ([reply.status for reply in connection.replies()] == [421]) != accepted
 
 
+async def test_a_connection_from_before_a_reload_makes_no_head_known() -> None:
+    """A new connection would accept it without a look at the host."""
+    server = Stage().server
+    before = Connection(server)
+    server.listener.limits = ClientLimits(allowed_hosts=frozenset(["ours.example"]))
+    after = Connection(server)
+    for connection, status in ((before, 200), (after, 421)):
+        connection.send(sized())
+        await turns()
+        assert [reply.status for reply in connection.replies()] == [status]
+
+
 def test_refusals_have_a_limit_too() -> None:
     """Each of them uses a file until its client has read it."""
     connections = OpenConnections()
