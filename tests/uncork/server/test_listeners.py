@@ -57,6 +57,13 @@ def test_the_address_says_how_to_come_in(certificate: Path) -> None:
         assert listeners.admin_url == f"http://127.0.0.1:{listeners.admin.getsockname()[1]}"
 
 
+def test_the_system_notices_a_client_that_vanishes() -> None:
+    with open_listeners(PLAIN) as listeners, socket.create_connection(listeners.public.getsockname()):
+        connection, _ = listeners.public.accept()
+        with connection:
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
 def test_a_unix_socket_comes_in_addition(tmp_path: Path) -> None:
     with open_listeners(PLAIN) as listeners:
         assert (listeners.unix, listeners.unix_path) == (None, "")
