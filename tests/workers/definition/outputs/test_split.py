@@ -144,6 +144,12 @@ SHORT, LONG = np.zeros(2, "f4"), np.ones(3, "f4")
         [None, LONG],
         [{"a": SHORT, "b": 1}, {"a": LONG, "b": 2}],
         [{"a": SHORT}, Rejected(422, "no")],
+        [{"a": None}, {"a": SHORT}],
+        [{"a": "AACAPw=="}, {"a": SHORT}],
+        [None, {"a": SHORT}],
+        [{"a": 0.0}, {"a": SHORT[0]}],
+        [{"a": SHORT, "b": None}, {"a": SHORT, "b": LONG}],
+        {"a": [None, SHORT[0]]},
         {"a": [SHORT, LONG], "b": np.zeros(2, "i1")},
     ],
 )

@@ -18,7 +18,13 @@ from uncork_workers.definition.outputs.responses import (
     no_results,
 )
 from uncork_workers.definition.outputs.tables import as_rows, columns_of, encode_csv, rows_of
-from uncork_workers.definition.outputs.tensors import Values, lacks_forms, named, records_form
+from uncork_workers.definition.outputs.tensors import (
+    Values,
+    any_lacks_forms,
+    lacks_forms,
+    named,
+    records_form,
+)
 from uncork_workers.wire.forms import ListForm, RecordsForm
 from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.messages import RowResult
@@ -139,9 +145,9 @@ def encode(
     values = Values(results if isinstance(results, np.ndarray) else rows, by_name)
     if accept != CSV and (form or _PLAIN.issuperset(map(type, rows))):
         lines = encode_json(rows) if as_json else [b""] * len(rows)
-        common = form or records_form(rows, by_name)
-        keeps = as_tensors or (form is None and len(rows) > 0 and lacks_forms(rows[0], common))
-        return Encoded(rows=lines, form=common, values=values if keeps else None)
+        found = None if form else records_form(rows, by_name)
+        keeps = as_tensors or (form is None and any_lacks_forms(values, found))
+        return Encoded(rows=lines, form=form or found, values=values if keeps else None)
     responses = {at: _response(row, accept) for at, row in enumerate(rows) if _is_response(row)}
     left = [at for at in range(len(rows)) if at not in responses]
     others = [rows[at] for at in left]

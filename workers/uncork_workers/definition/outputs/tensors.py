@@ -1,9 +1,10 @@
 """Results as tensors, whose values keep the type, shape and bits that the handler returned."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from enum import Enum
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -102,6 +103,18 @@ def lacks_forms(row: Any, form: ListForm | RecordsForm | None) -> bool:
     return any(name not in known for name, _ in own.columns)
 
 
+def any_lacks_forms(values: Values, form: RecordsForm | None) -> bool:
+    """Return True if a row that is an object has arrays that are missing in the form of all rows."""
+    known = dict(form.columns) if form else {}
+    if values.columns is not None:
+        left = [column for name, column in values.columns.items() if name not in known]
+        return _has_numpy(chain(*[column for column in left if not isinstance(column, np.ndarray)]))
+    rows = [row for row in values.rows if type(row) is dict]
+    return _has_numpy(chain.from_iterable([row.values() for row in rows])) and any(
+        name not in known and _is_numpy(value) for row in rows for name, value in row.items()
+    )
+
+
 def copied(value: Any) -> Any:
     """Return results with arrays of their own: the next call of the handler may reuse its arrays."""
     match value:
@@ -126,6 +139,11 @@ def copied(value: Any) -> Any:
 
 def _is_numpy(value: object) -> bool:
     return isinstance(value, np.ndarray | np.generic)
+
+
+def _has_numpy(values: Iterable[Any]) -> bool:
+    # Values have few types, so most of them cost no call.
+    return any(issubclass(kind, np.ndarray | np.generic) for kind in set(map(type, values)))
 
 
 def _by_name(rows: Column) -> Objects | None:
