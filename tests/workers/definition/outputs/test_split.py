@@ -131,6 +131,7 @@ def test_whole_answers_in_company_are_those_alone(
 
 
 SHORT, LONG = np.zeros(2, "f4"), np.ones(3, "f4")
+MASKED = np.ma.masked_array([1, 2], [False, True], "i2")
 
 
 @pytest.mark.parametrize("wanted", ["", "npy", "tensors"])
@@ -150,13 +151,18 @@ SHORT, LONG = np.zeros(2, "f4"), np.ones(3, "f4")
         [{"a": 0.0}, {"a": SHORT[0]}],
         [{"a": SHORT, "b": None}, {"a": SHORT, "b": LONG}],
         {"a": [None, SHORT[0]]},
+        MASKED,
+        {"a": MASKED},
         {"a": [SHORT, LONG], "b": np.zeros(2, "i1")},
     ],
 )
 def test_arrays_in_company_have_the_form_that_they_have_alone(results: Any, wanted: Wanted) -> None:
     def dealt(start: int, end: int) -> SplitResults:
-        some: Any = results[start:end] if isinstance(results, list) else None
-        some = some or {name: column[start:end] for name, column in results.items()}
+        some: Any = (
+            {name: column[start:end] for name, column in results.items()}
+            if isinstance(results, dict)
+            else results[start:end]
+        )
         raw = [wanted] * (end - start)
         array = as_array(some, expected=end - start) if wanted else None
         encoded = array or encode(some, expected=end - start, as_tensors=bool(wanted))

@@ -43,9 +43,8 @@ class Values(NamedTuple):
     @property
     def form(self) -> ListForm | RecordsForm | None:
         """The form of the rows as JSON, as far as they come from arrays."""
-        if isinstance(self.rows, np.ndarray):
-            return form_of(self.rows)
-        return form_of(as_numpy(self.rows)) or records_form(self.rows, self.columns)
+        array = as_numpy(self.rows)
+        return form_of(array) if isinstance(array, np.ndarray) else records_form(array, self.columns)
 
     def copied(self) -> "Values":
         """Return these results with arrays of their own."""
@@ -104,14 +103,20 @@ def lacks_forms(row: Any, form: ListForm | RecordsForm | None) -> bool:
 
 
 def any_lacks_forms(values: Values, form: RecordsForm | None) -> bool:
-    """Return True if a row that is an object has arrays that are missing in the form of all rows."""
+    """Return True if rows may have arrays that are missing in the form of all rows.
+
+    An array without a form has masked values; those of a request may have none.
+    """
+    if isinstance(values.rows, np.ndarray):
+        return True
     known = dict(form.columns) if form else {}
     if values.columns is not None:
         left = [column for name, column in values.columns.items() if name not in known]
-        return _has_numpy(chain(*[column for column in left if not isinstance(column, np.ndarray)]))
+        lists = [column for column in left if not isinstance(column, np.ndarray)]
+        return len(lists) < len(left) or _has_numpy(chain(*lists))
     rows = [row for row in values.rows if type(row) is dict]
     return _has_numpy(chain.from_iterable([row.values() for row in rows])) and any(
-        name not in known and _is_numpy(value) for row in rows for name, value in row.items()
+        str(name) not in known and _is_numpy(value) for row in rows for name, value in row.items()
     )
 
 
@@ -138,12 +143,17 @@ def copied(value: Any) -> Any:
 
 
 def _is_numpy(value: object) -> bool:
-    return isinstance(value, np.ndarray | np.generic)
+    return _is_numpy_type(type(value))
 
 
 def _has_numpy(values: Iterable[Any]) -> bool:
     # Values have few types, so most of them cost no call.
-    return any(issubclass(kind, np.ndarray | np.generic) for kind in set(map(type, values)))
+    return any(map(_is_numpy_type, set(map(type, values))))
+
+
+def _is_numpy_type(kind: type) -> bool:
+    # NumPy's texts have no form.
+    return issubclass(kind, np.ndarray | np.generic) and not issubclass(kind, np.character)
 
 
 def _by_name(rows: Column) -> Objects | None:
