@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,6 +154,8 @@ MASKED = np.ma.masked_array([1, 2], [False, True], "i2")
         {"a": [None, SHORT[0]]},
         MASKED,
         {"a": MASKED},
+        pd.Series([1, None], dtype="UInt8"),
+        {"a": pd.Series([True, None], dtype="boolean"), "b": pd.Series([1, None], dtype="Int32")},
         {"a": [SHORT, LONG], "b": np.zeros(2, "i1")},
     ],
 )

@@ -14,7 +14,7 @@ def as_numpy(values: Any) -> Any:
     """Return values of one NumPy type and shape as one array; return anything else unchanged.
 
     They may be a list of arrays or of NumPy's numbers, a masked array, or a pandas Series. Missing floats are
-    NaN; other missing values have no place in an array. JAX's bfloat16 becomes :data:`BFLOAT16`.
+    NaN; other missing values leave the array a masked one. JAX's bfloat16 becomes :data:`BFLOAT16`.
     """
     if isinstance(values, np.ndarray):
         if isinstance(values, np.ma.MaskedArray):
@@ -78,4 +78,7 @@ def _of_series(values: Any) -> Any:
     numbers = getattr(dtype, "numpy_dtype", np.dtype(object))
     if numbers.kind == "f":
         return values.to_numpy(dtype=numbers, na_value=np.nan)
-    return values if numbers.kind not in _NUMBERS or values.hasnans else values.to_numpy(dtype=numbers)
+    if numbers.kind not in _NUMBERS:
+        return values
+    array = values.to_numpy(dtype=numbers, na_value=numbers.type())
+    return np.ma.masked_array(array, values.isna().to_numpy()) if values.hasnans else array
