@@ -6,11 +6,12 @@ Nothing here imports these libraries: their types name them.
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from uncork_workers.definition.outputs.responses import Rejected, Response, WrongResult
+from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.wire.tensors import BFLOAT16
 
 Reader = Callable[[Any], np.ndarray[Any, Any]]
@@ -19,22 +20,20 @@ Reader = Callable[[Any], np.ndarray[Any, Any]]
 _NO_ARRAYS = ("columns", "__dataclass_fields__", "__struct_fields__", "__attrs_attrs__")
 # Types of rows that are no arrays, and contain none.
 _PLAIN = frozenset((float, int, str, bool, bytes, list))
-# Rows that say nothing about the others.
-_NO_RESULTS = (Rejected, Response, type(None))
 
 
 def on_host(results: Any) -> Any:
     """Return a handler's results with NumPy arrays in place of other libraries' arrays.
 
-    Results may be an array, a list of arrays or of dicts with arrays, or a dict of such columns. The first
-    result decides whether all are looked at; :func:`as_host_array` reads arrays inside rows later.
+    Results may be an array, a list of arrays or of dicts with arrays, or a dict of such columns;
+    :func:`as_host_array` reads arrays deeper inside rows later.
 
     Raises:
         WrongResult: if an array cannot be converted.
     """
     if isinstance(results, np.ndarray):
         return results
-    if type(results) is list and results and type(results[0]) in _PLAIN:
+    if type(results) is list and _PLAIN.issuperset(map(type, results)):
         return results
     try:
         if isinstance(results, Mapping):
@@ -76,9 +75,9 @@ def _rows_on_host(values: Any) -> Any:
         return array
     if not isinstance(values, list | tuple) or not values:
         return values
-    first = next((row for row in values if not isinstance(row, _NO_RESULTS)), None)
-    inner = first.values() if type(first) is dict else (first,)
-    return list(map(_row_on_host, values)) if any(map(_reader_of, inner)) else values
+    # Any row may be another client's: none decides for the others.
+    kinds = set(map(type, chain(values, *[row.values() for row in values if type(row) is dict])))
+    return list(map(_row_on_host, values)) if any(map(_reader, kinds)) else values
 
 
 def _row_on_host(row: Any) -> Any:
