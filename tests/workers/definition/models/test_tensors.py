@@ -44,6 +44,19 @@ def test_large_values_are_checked_one_by_one(body: bytes) -> None:
         ADAPTER.merge_values([body])
 
 
+def test_numbers_may_be_not_finite() -> None:
+    """Clients of V1 write NaN and infinity; a text may say so, too."""
+    adapter = NamedTensors({"x": ("float32", (2,)), "name": (TEXT, ())})
+    bodies = [b'{"x": [NaN, -Infinity], "name": "NaN"}', '{"name": "é", "x": [0.1, 2]}'.encode()]
+
+    first, second = adapter.merge(bodies)
+
+    assert str(plain([first])) == "[{'x': [nan, -inf], 'name': 'NaN'}]"
+    assert plain([second]) == plain(adapter.merge(bodies[1:]))
+    with pytest.raises(InvalidInput, match=r"^'x': .*`\$\[1\]\.x"):
+        adapter.merge([bodies[0], b'{"x": [NaN, "a"], "name": "a"}'])
+
+
 def test_a_wrong_text_is_located() -> None:
     bodies = [b'{"ids": [1], "name": ["a"]}', b'{"ids": [1], "name": [["a"]]}']
 

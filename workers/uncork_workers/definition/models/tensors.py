@@ -1,12 +1,19 @@
 """Adapters for models whose inputs are named tensors."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from uncork_workers.definition.adapters.base import UNREADABLE, Adapter, InvalidInput, decode_rows
+from uncork_workers.definition.adapters.base import (
+    UNREADABLE,
+    Adapter,
+    InvalidInput,
+    decode_rows,
+    may_be_lenient,
+)
 from uncork_workers.definition.adapters.json import Json
 from uncork_workers.definition.adapters.ndarray import NdArray, Shape, has_shape, schema_of
 from uncork_workers.definition.adapters.tensors import about_column, read_columns, read_tensors
@@ -23,6 +30,7 @@ _SHOWN = 10
 
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _objects_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_values_decoder = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 class NamedArray(NdArray):
@@ -108,8 +116,18 @@ class NamedTensors(Adapter):
 
     def merge(self, bodies: Sequence[bytes]) -> list[Row]:
         """Return rows of JSON objects."""
-        rows: list[dict[str, msgspec.Raw]] = decode_rows(_objects_decoder, bodies, self._no_object)
-        return self._read(rows)
+        if not any(map(may_be_lenient, bodies)):
+            objects = decode_rows(_objects_decoder, bodies, self._no_object)
+            return self._read(objects)
+        return self._read([row for body in bodies for row in self._members(body)])
+
+    def _members(self, body: bytes) -> Sequence[Mapping[str, bytes | msgspec.Raw]]:
+        if not may_be_lenient(body):
+            objects = decode_rows(_objects_decoder, [body], self._no_object)
+            return objects
+        # msgspec has no raw text of NaN and infinity.
+        values = decode_rows(_values_decoder, [body], self._no_object)
+        return [{name: json.dumps(row[name]).encode() for name in row} for row in values]
 
     def merge_values(self, bodies: Sequence[bytes]) -> list[Row]:
         """Return rows of JSON objects whose syntax has not been checked."""
@@ -127,7 +145,7 @@ class NamedTensors(Adapter):
         columns = read_columns(bodies, form, rows, self._inputs)
         return _rows_of({name: columns[name] for name in self._inputs})
 
-    def _read(self, rows: Sequence[Mapping[str, msgspec.Raw]]) -> list[Row]:
+    def _read(self, rows: Sequence[Mapping[str, bytes | msgspec.Raw]]) -> list[Row]:
         for at, row in enumerate(rows, 1):
             self._check_names(row, f"row {at}")
         try:
@@ -139,7 +157,7 @@ class NamedTensors(Adapter):
             return [self._read_alone(at, row) for at, row in enumerate(rows)]
         return _rows_of(columns)
 
-    def _read_alone(self, at: int, row: Mapping[str, msgspec.Raw]) -> Row:
+    def _read_alone(self, at: int, row: Mapping[str, bytes | msgspec.Raw]) -> Row:
         values = {}
         for name, adapter in self._inputs.items():
             try:
