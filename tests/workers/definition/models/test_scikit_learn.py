@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
@@ -16,7 +17,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -111,6 +112,22 @@ def test_columns_with_names_become_a_table(project: Path) -> None:
     right, wrong = run("model.joblib", good, {"color": "red"}, trust_pickle=True)
     assert right == 0
     assert "missing 'size'" in wrong
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_clusters_get_rows_of_their_own_type(project: Path, dtype: str) -> None:
+    """K-means predicts for no other."""
+    table = pd.DataFrame(ROWS, columns=["a", "b"], dtype=dtype)
+    array = table.to_numpy()
+    cases: list[tuple[Any, Any, list[Any]]] = [
+        (KMeans(2, random_state=0), array, ROWS),
+        (make_pipeline(StandardScaler(), KMeans(2, random_state=0)), array, ROWS),
+        (KMeans(2, random_state=0), table, table.to_dict("records")),
+    ]
+    for at, (model, rows, sent) in enumerate(cases):
+        joblib.dump(model.fit(rows), f"clusters{at}.joblib")
+
+        assert run(f"clusters{at}.joblib", *sent, trust_pickle=True) == model.predict(rows).tolist()
 
 
 def test_texts_go_to_a_vectorizer(project: Path) -> None:

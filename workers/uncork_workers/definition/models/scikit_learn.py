@@ -15,6 +15,7 @@ from uncork_workers.definition.service import Service, api
 from uncork_workers.wire.values import DefinitionError
 
 _SHOWN_CLASSES = 20
+_NARROW = "float32"
 
 
 def service(path: Path) -> type[Service]:
@@ -67,15 +68,21 @@ def _input_of(model: Any) -> tuple[Adapter, Any]:
         DefinitionError: if the estimator does not say, or needs columns of the dtype category.
     """
     names, count = (getattr(model, name, None) for name in ("feature_names_in_", "n_features_in_"))
+    fitted = getattr(model, "best_estimator_", model)
     if names is not None:
-        if _has_categories(getattr(model, "best_estimator_", model)):
+        if _has_categories(fitted):
             raise DefinitionError(
                 "it was fitted on columns of the dtype category, which clients cannot send; write a service "
                 "class that makes them, and serve FILE.py:SERVICE"
             )
-        return DataFrame(columns=[str(name) for name in names]), None
+        columns = [str(name) for name in names]
+        narrow = columns if _is_narrow(fitted) else ()
+        return DataFrame(columns=columns, dtypes=dict.fromkeys(narrow, _NARROW)), None
     if count is not None:
-        return NdArray(dtype="float64", shape=(int(count),)), [0.0] * int(count)
+        parts = getattr(fitted, "steps", None)
+        last = parts[-1][1] if parts and isinstance(parts, list) else fitted
+        dtype = _NARROW if _is_narrow(last) else "float64"
+        return NdArray(dtype=dtype, shape=(int(count),)), [0.0] * int(count)
     steps = getattr(model, "steps", None)
     if steps and hasattr(steps[0][1], "build_analyzer"):  # a vectorizer of texts
         return Text(), "some text"
@@ -83,6 +90,11 @@ def _input_of(model: Any) -> tuple[Adapter, Any]:
         f"the {type(model).__name__} has neither feature_names_in_ nor n_features_in_, and does not begin "
         "with a vectorizer of texts; fit it before it is saved, or write a service class"
     )
+
+
+def _is_narrow(model: Any) -> bool:
+    """Return whether an estimator has clusters of float32: K-means predicts for rows of that type only."""
+    return str(getattr(getattr(model, "cluster_centers_", None), "dtype", "")) == _NARROW
 
 
 def _has_categories(model: Any) -> bool:
