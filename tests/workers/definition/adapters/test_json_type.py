@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -71,6 +72,18 @@ def test_merging_is_the_same_as_parsing_each_alone(kind: type, people: list[dict
     assert merged == [one for body in bodies for one in adapter.merge([body])]
     assert [name_of(one) for one in merged] == [person["name"] for person in people]
     assert all(type(one) is (dict if kind is Typed else kind) for one in merged)
+
+
+def test_a_neighbor_that_is_not_finite_changes_no_digits() -> None:
+    class Price(msgspec.Struct):
+        amount: Decimal
+        change: float = 0
+
+    bodies = [b'{"amount":19.90}', b'{"amount":1,"change":NaN}', b'{"amount":0.1234567890123456789}']
+
+    merged = Json(type=Price).merge(bodies)
+
+    assert [str(price.amount) for price in merged] == ["19.90", "1", "0.1234567890123456789"]
 
 
 @pytest.mark.parametrize("kind", TYPES)
