@@ -95,6 +95,7 @@ WRONG: dict[str, tuple[NdArray, bytes, str]] = {
     "text beside NaN": (FLOATS, b'[NaN,"a"]', "Expected `float`, got `str`"),
     "null beside NaN": (FLOATS, b"[NaN,null]", "Expected `float`, got `null`"),
     "out of range beside NaN": (FLOATS, b"[NaN,1e999]", "JSON is malformed"),
+    "integer out of range beside NaN": (FLOATS, b"[NaN,1" + b"0" * 400 + b"]", "JSON is malformed"),
     "not UTF-8 beside NaN": (FLOATS, b'[NaN,"\xff"]', "JSON is malformed"),
     "cut off after NaN": (FLOATS, b"[NaN,", "JSON is malformed"),
     "another name": (FLOATS, b"[1,Infinite]", "JSON is malformed"),

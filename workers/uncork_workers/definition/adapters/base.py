@@ -154,14 +154,19 @@ def decode_leniently(decoder: msgspec.json.Decoder[_Decoded], document: bytes) -
                 raise msgspec.DecodeError(json_fault(document, error)) from error
             raise
         try:
-            values = parse_json(document, parse_float=_finite)
+            values = parse_json(document, parse_float=_finite, parse_int=_finite_integer)
         except ValueError as fault:  # Python's message has the place in all requests
             raise msgspec.DecodeError(json_fault(document, ValueError("JSON is malformed"))) from fault
         decoded: _Decoded = msgspec.convert(values, decoder.type, str_keys=True)
         return decoded
 
 
-def parse_json(document: bytes, *, parse_float: Callable[[str], float] | None = None) -> Any:
+def parse_json(
+    document: bytes,
+    *,
+    parse_float: Callable[[str], float] | None = None,
+    parse_int: Callable[[str], int] | None = None,
+) -> Any:
     """Parse JSON in which clients may have written NaN and infinity.
 
     Raises:
@@ -169,7 +174,7 @@ def parse_json(document: bytes, *, parse_float: Callable[[str], float] | None = 
         RecursionError: if it is nested too deeply.
     """
     text = document.decode()
-    values = json.loads(text, parse_float=parse_float)
+    values = json.loads(text, parse_float=parse_float, parse_int=parse_int)
     if "\\u" in text:
         json.dumps(values, ensure_ascii=False).encode()  # halves of surrogate pairs raise
     return values
@@ -194,6 +199,12 @@ def _finite(text: str) -> float:
     if math.isinf(value := float(text)):
         raise ValueError("a number is out of range")
     return value
+
+
+def _finite_integer(text: str) -> int:
+    """Parse an integer in the range of floats, also where none is wanted: msgspec does not check that."""
+    _finite(text)
+    return int(text)
 
 
 def json_array(bodies: Sequence[bytes]) -> bytes:
