@@ -131,6 +131,13 @@ def test_results_of_every_kind_are_csv(results: object, head: bytes, lines: list
     assert csv_of(results) == (head, lines)
 
 
+@pytest.mark.parametrize("rows", [[None, {"a": 1}], [{"a": 1}, None], [[1], {"a": 1}], [{"a": 1}, {"b": 1}]])
+def test_rows_with_other_columns_share_no_csv(rows: list[Any]) -> None:
+    """In either order: the first row may belong to another client."""
+    with pytest.raises(WrongResult, match="rows have different columns"):
+        csv_of(rows)
+
+
 CELLS = (
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")) | st.integers() | st.booleans()
 )

@@ -64,7 +64,7 @@ def encode_csv(results: Sequence[Any]) -> tuple[bytes, list[bytes]]:
 
 def _columns(rows: list[Any]) -> tuple[Sequence[Any], Sequence[Sequence[Any]]]:
     first = rows[0]
-    if isinstance(first, dict):
+    if dict in map(type, rows):
         if any(not isinstance(row, dict) or row.keys() != first.keys() for row in rows):
             raise WrongResult("results cannot be written as CSV: rows have different columns")
         return list(first), [[row[name] for name in first] for row in rows]
