@@ -170,6 +170,9 @@ def test_an_array_of_objects_is_sent_as_the_list_of_them() -> None:
 
     assert tensors(np.array(rows, object), [1, 1]) == tensors(rows, [1, 1])
     assert "b" in tensors(rows, [2])[0]
+    arrays = [np.zeros(2, "f4"), np.ones(3, "f4")]
+    [first, _] = tensors({"x": np.array(arrays, object)}, [1, 1])
+    assert first == {"x": ("FP32", (2,), arrays[0].tobytes())}
 
 
 def test_an_enumeration_names_columns_by_its_values() -> None:

@@ -96,7 +96,7 @@ def _column(values: Any) -> Any:
     """Return a column as an array if it has one NumPy type, else as a list."""
     array = as_numpy(values)
     if isinstance(array, np.ndarray):
-        return array if array.ndim else array.tolist()
+        return array if array.ndim and array.dtype != object else array.tolist()
     return array.tolist() if hasattr(array, "tolist") else array
 
 
