@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from uncork_dispatcher.actions import Action, Expired, Shed, ShedReason
@@ -49,8 +49,11 @@ class Scheduler:
     def schedule(self, actions: list[Action], now: float) -> float:
         """Shed requests and start batches that are due; return when the next will be due without an input."""
         expires_at = self._shed_expired(actions, now)
-        before, next_at = len(actions), math.inf
-        for share in self._slots.shares.all:
+        before, next_at, shares = len(actions), math.inf, self._slots.shares.all
+        if len(shares) > 1 and self._slots.idle:
+            # After a loss they have workers in common, of which the first could take all: they take turns.
+            shares = sorted(shares, key=attrgetter("started"))
+        for share in shares:
             next_at = min(next_at, self._release(share, actions, now), self._send_ahead(share, actions, now))
         if len(actions) > before:
             # Once more: with no worker idle, other requests may be hopeless.
@@ -255,6 +258,7 @@ class Scheduler:
         """Start a batch on an idle worker, and shed late requests that would keep the batch small."""
         worker = self._slots.shares.next_idle(self._apis[queue.api].model.slowdowns, now, queue.api)
         self._slots.occupy(self._take(queue, release, actions, now, worker=worker))
+        self._slots.shares.of(queue.api).started = now
 
     def _take(
         self,

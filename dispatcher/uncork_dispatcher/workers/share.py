@@ -7,6 +7,7 @@ worker dies, is replaced, or joins from another machine.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +33,8 @@ class Share:
         """The most workers that the APIs may use now."""
         self.idle = 0
         """How many of them could start a batch."""
+        self.started = -math.inf
+        """When a batch last started on an idle worker; minus infinity before the first."""
         self.finishes: list[float] = []
         """When each busy worker should be free, soonest first; in the past for late batches. Read-only."""
         self.batches: list[Batch[Any]] = []

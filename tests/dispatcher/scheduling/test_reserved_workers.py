@@ -69,6 +69,19 @@ def test_the_last_worker_is_for_all() -> None:
     assert [start.requests for start in done(core, fast, now=1.3)] == [(2,)]
 
 
+def test_apis_take_turns_on_the_last_worker() -> None:
+    """A backlog of the reserving API does not starve the others."""
+    core = core_with(FAST, SLOW, workers=2)
+    core.worker_lost(0, now=0.0)
+    [slow] = submit(core, 1, 2, api="slow")
+    assert submit(core, 3, api="fast", now=0.99) == []
+    [fast] = done(core, slow, now=1.0)
+    assert fast.requests == (3,)
+    assert submit(core, 4, api="fast", now=1.0) == []
+    [again] = done(core, fast, now=1.02)
+    assert again.requests == (2,)
+
+
 def ahead_core() -> Dispatcher:
     """Return a core with two workers that take batches ahead; batches take 1 s, and 100 ms of transport."""
     core = Dispatcher()
