@@ -285,8 +285,10 @@ class Scheduler:
             # A lost batch runs again whole, even if other limits are lower now.
             fill = Fill(size=release.rows)
         self._queues.take(queue, fill)
-        bulk_rows = fill.taken.rows if queue.bulk else 0.0
-        if queue.retry is None and behind is None and api.bulk_backlog.requests and not queue.bulk:
+        bulk_rows = 0.0
+        if queue.bulk or queue.retry is not None:  # a lost batch may have both classes
+            bulk_rows = sum([entry.rows for entry in fill.entries if entry.bulk])
+        elif behind is None and api.bulk_backlog.requests:
             bulk_rows = self._room.ride(queue, fill, estimate, now, fits, draining=self.draining)
         taken = fill.taken
         by_measure = measures.estimate.slowed(slowdown)

@@ -241,6 +241,17 @@ def test_a_busy_gateway_costs_bulk_instead_of_the_first_class(busy_gateway: dict
     assert 0.7 < bulk_per_s(busy) / bulk_per_s(idle) < 0.99
 
 
+def test_a_batch_that_runs_again_keeps_its_classes() -> None:
+    """Handlers, metrics and the share of bulk count them."""
+    core = taught()
+    before = busy_then(core, first=3, bulk=5, rows=2)
+    core.worker_lost(0, now=0.03)
+    core.worker_ready(1, now=0.03)
+    again = only_start(core, 0.03)
+    assert {*again.requests} == {*before.requests}
+    assert (again.rows, again.bulk_rows) == (before.rows, before.bulk_rows) == (13, 10)
+
+
 def test_bulk_with_another_batch_key_does_not_ride() -> None:
     start = busy_then(taught(), first=3, bulk=5, key="other")
     assert start.requests == (0, 1, 2)
