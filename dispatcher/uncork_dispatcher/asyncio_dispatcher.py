@@ -190,8 +190,8 @@ class AsyncDispatcher(Generic[P, R]):
     def parts_in_turn(self, api: str, *, rows: float) -> tuple[int, int]:
         return self._core.parts_in_turn(api, rows=rows, now=self._now())
 
-    def reserve(self, api: str, *, rows: float, size_bytes: int) -> None:
-        self._core.reserve(api, rows=rows, size_bytes=size_bytes)
+    def reserve(self, api: str, *, rows: float, size_bytes: int, bulk: bool = False) -> None:
+        self._core.reserve(api, rows=rows, size_bytes=size_bytes, bulk=bulk)
 
     def cancel(self, request: Submission[P, R]) -> int | None:
         """Remove a request whose waiter has left; ignore a request whose waiter was notified.

@@ -84,7 +84,7 @@ class Dispatcher:
         """Remove an API and its estimates; return False, and do nothing, while it has requests."""
         runs = any(batch.api == name for batch in self._slots)
         api = self._apis[name]
-        queued = api.backlog.requests or api.backlog.size_bytes or api.bulk_backlog.requests
+        queued = any(each.requests or each.size_bytes for each in (api.backlog, api.bulk_backlog))
         if queued or self._pending_actions or runs:
             return False
         del self._apis[name], self._admissions[name]
@@ -180,9 +180,12 @@ class Dispatcher:
         """Return into how many parts to divide a large request, and how many to submit at a time."""
         return self._admissions[api].parts_in_turn(rows=rows, now=now)
 
-    def reserve(self, api: str, *, rows: float, size_bytes: int) -> None:
-        """Count parts that are not submitted yet against the queue's limits; negative numbers end that."""
-        self._admissions[api].reserve(rows, size_bytes)
+    def reserve(self, api: str, *, rows: float, size_bytes: int, bulk: bool = False) -> None:
+        """Count parts that are not submitted yet against the queue's limits; negative numbers end that.
+
+        Parts of ``bulk`` count for other bulk only.
+        """
+        self._admissions[api].reserve(rows, size_bytes, bulk=bulk)
 
     def cancel(self, request: Any, *, now: float) -> Batch[Any] | None:
         """Remove a request whose caller has left; ignore a request that is unknown or has ended.
@@ -411,8 +414,8 @@ class Dispatcher:
 
     def has_waiting(self, api: str) -> bool:
         """Return True while requests to an API are queued, or parts of an accepted one will follow."""
-        backlog, bulk = self._apis[api].backlog, self._apis[api].bulk_backlog
-        return bool(backlog.requests or backlog.waiting_rows or bulk.requests)
+        backlogs = (self._apis[api].backlog, self._apis[api].bulk_backlog)
+        return any(each.requests or each.waiting_rows for each in backlogs)
 
     @property
     def is_empty(self) -> bool:

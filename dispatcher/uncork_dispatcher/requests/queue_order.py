@@ -159,7 +159,8 @@ class Backlog:
     size_bytes: int = 0
     """Includes the parts of divided requests that are not queued yet."""
     waiting_rows: float = 0.0
-    """Rows of those parts."""
+    waiting_bytes: int = 0
+    """Rows and bytes of those parts."""
     owed_s: float = 0.0
     """Of bulk: the workers' time owed to it, its share less its batches, at ``queued_since``."""
     queued_since: float = 0.0

@@ -70,10 +70,10 @@ class Admission:
             bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
             if bytes_fit and rows <= budget.rows and requests <= budget.requests:
                 return None
-        now = entry.arrival
+        now, of_bulk = entry.arrival, self._of_bulk(entry)
         fits = (
-            backlog.size_bytes + bulk.size_bytes + entry.size_bytes <= rules.max_queue_bytes
-            and rows + backlog.waiting_rows + bulk.rows <= rules.max_queue_rows
+            backlog.size_bytes + of_bulk.size_bytes + entry.size_bytes <= rules.max_queue_bytes
+            and rows + backlog.waiting_rows + of_bulk.rows <= rules.max_queue_rows
             and requests + bulk.requests <= rules.max_queue_requests
         )
         if not (slots.workers or self._free_at(now)):
@@ -100,7 +100,7 @@ class Admission:
         more = Load(entry.rows, 1, entry.size_bytes)
         limits = Load(rules.max_queue_rows, rules.max_queue_requests, rules.max_queue_bytes)
         queued = Load(backlog.rows + backlog.waiting_rows, backlog.requests, backlog.size_bytes)
-        after = queued.plus(Load(bulk.rows, bulk.requests, bulk.size_bytes)).plus(more)
+        after = queued.plus(self._of_bulk(entry)).plus(more)
         # Not the whole excess: the queue may be over limits that were lowered since.
         over = after.plus(limits, -1).least(more)
         displaced: list[Entry] = []
@@ -112,6 +112,16 @@ class Admission:
             return []
         newest = queue.displaced(entry.flow, more, over=over, limits=limits)
         return displaced + newest if newest else []
+
+    def _of_bulk(self, entry: Entry) -> Load:
+        """Return the bulk that counts against the limits for a new request.
+
+        For the first class, that is without the parts that are not queued yet: they cannot make room for it.
+        """
+        bulk = self._api.bulk_backlog
+        if entry.bulk:
+            return Load(bulk.rows + bulk.waiting_rows, bulk.requests, bulk.size_bytes)
+        return Load(bulk.rows, bulk.requests, bulk.size_bytes - bulk.waiting_bytes)
 
     def _newest_bulk(self, over: Load) -> tuple[list[Entry], Load]:
         """Return the newest requests of bulk that make room for ``over``, and what they leave of it."""
@@ -241,17 +251,18 @@ class Admission:
         parts = min(_MOST_PARTS, math.ceil(rows / each))
         queued = bulk.rows + rows
         fits = (
-            queued + backlog.rows <= rules.max_queue_rows
+            queued + bulk.waiting_rows + backlog.rows + backlog.waiting_rows <= rules.max_queue_rows
             and bulk.requests + backlog.requests + parts <= rules.max_queue_requests
             and bulk.size_bytes + backlog.size_bytes + size_bytes <= rules.max_queue_bytes
         )
         finish = free_at[0] + queued / self._room.rate(api, free_at, now)
         return parts if fits and finish <= now + rules.bulk_goal_s else 1
 
-    def reserve(self, rows: float, size_bytes: int) -> None:
+    def reserve(self, rows: float, size_bytes: int, *, bulk: bool) -> None:
         """See :meth:`Dispatcher.reserve`."""
-        backlog = self._api.backlog
+        backlog = self._api.bulk_backlog if bulk else self._api.backlog
         backlog.waiting_rows += rows
+        backlog.waiting_bytes += size_bytes
         backlog.size_bytes += size_bytes
         self.rules_changed()
 

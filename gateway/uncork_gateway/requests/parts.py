@@ -46,13 +46,23 @@ class Parts(ABC, Generic[P, R]):
 
     Args:
         caller: receives the result with the last reply, or the failure of a part.
+        bulk: True if the request belongs to the second class.
     """
 
-    def __init__(self, caller: Waiter[R], dispatcher: AsyncDispatcher[P, R], api: str, count: int) -> None:
+    def __init__(
+        self,
+        caller: Waiter[R],
+        dispatcher: AsyncDispatcher[P, R],
+        api: str,
+        count: int,
+        *,
+        bulk: bool = False,
+    ) -> None:
         self._caller = caller
         self._dispatcher = dispatcher
         self._api = api
         self._count = count
+        self._bulk = bulk
         self._submitted: list[Submission[P, R]] = []
         self._replies: dict[int, Any] = {}
         self._left: Iterator[Submission[P, R]] = iter(())
@@ -112,7 +122,7 @@ class Parts(ABC, Generic[P, R]):
         if rows or size_bytes:
             self._reserved_rows += rows
             self._reserved_bytes += size_bytes
-            self._dispatcher.reserve(self._api, rows=rows, size_bytes=size_bytes)
+            self._dispatcher.reserve(self._api, rows=rows, size_bytes=size_bytes, bulk=self._bulk)
 
     def _part_answered(self, at: int, answer: RequestResult[R]) -> None:
         try:
@@ -183,7 +193,7 @@ class GroupParts(Parts[Marshalled, HandlerResult]):
     ) -> None:
         parts = whole.payload.parts
         assert whole.waiter is not None
-        super().__init__(whole.waiter, dispatcher, whole.api, len(parts))
+        super().__init__(whole.waiter, dispatcher, whole.api, len(parts), bulk=whole.bulk)
         self._rows: list[Sequence[int]] = []
         """The numbers of the rows in each part that was submitted."""
         # A request of several groups has no body and no cost of its own, but what else came with the rows.

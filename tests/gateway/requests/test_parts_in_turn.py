@@ -63,10 +63,10 @@ class Slow:
         await asyncio.sleep(self._seconds(self.rows[-1]))
         return BatchResult([HandlerResult(200, payload.body) for payload in payloads])
 
-    def send(self, rows: int, *, timeout_s: float = math.inf) -> tuple[Caller, Submitted]:
+    def send(self, rows: int, *, timeout_s: float = math.inf, bulk: bool = False) -> tuple[Caller, Submitted]:
         payload = Marshalled(body=numbers(rows), rows=rows, single=False, divisible=True)
         caller = Caller()
-        return caller, submit(self.dispatcher, submission_of(caller, "echo", payload, timeout_s))
+        return caller, submit(self.dispatcher, submission_of(caller, "echo", payload, timeout_s, bulk=bulk))
 
     @property
     def sample(self) -> Any:
@@ -131,6 +131,26 @@ def test_parts_that_wait_count_against_the_limits_of_the_queue() -> None:
         assert caught.value.reason == "queue_full"
         await on.dispatcher.drain()
         assert running.bodies == [b"0"]
+        assert on.dispatcher.remove_api("echo")
+
+    in_virtual_time(run())
+
+
+def test_parts_of_bulk_that_wait_refuse_no_request_of_the_first_class() -> None:
+    """They cannot make room as queued bulk does, so they must not take it. Other bulk is refused."""
+
+    async def run() -> None:
+        on = Slow(rules=replace(RULES, max_queue_rows=100, bulk_goal_s=math.inf))
+        bulk, _ = on.send(400, bulk=True)
+        await asyncio.sleep(0.01)
+        first = [on.send(1)[0] for _ in range(10)]
+        with pytest.raises(RequestShed) as caught:
+            on.send(1, bulk=True)
+        assert caught.value.reason == "queue_full"
+        assert not on.dispatcher.remove_api("echo")
+        await on.dispatcher.drain()
+        assert [caller.bodies for caller in first] == [[b"0"]] * 10
+        assert bulk.bodies == [numbers(400)]
         assert on.dispatcher.remove_api("echo")
 
     in_virtual_time(run())
