@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -139,8 +140,11 @@ class Definition:
         if self.cost is None:
             return None
         cost: Any = self.cost(*values)
-        # Numbers of numpy too, but neither texts nor True.
-        number = float(cost) if isinstance(cost, Real) and cost is not True else 0.0
+        try:
+            # Numbers of numpy too, but neither texts nor True.
+            number = float(cost) if isinstance(cost, Real) and cost is not True else 0.0
+        except OverflowError:  # an integer or a fraction beyond all floats
+            number = math.inf
         if not 0 < number <= MAX_COST:
             raise ValueError(
                 f"@batched: cost must return a number above 0 and at most {MAX_COST}, got {cost!r}"

@@ -152,9 +152,13 @@ async def test_the_costs_reach_the_dispatcher(monkeypatch: pytest.MonkeyPatch) -
     assert (batch.rows, batch.padded, batch.count) == (3.0625, 3.125, 2)
     await echo("c", 0.1)
     assert [one.cost for one in batches[1].requests] == [rounded_cost(0.1)]
+    await echo("d", np.float16(3))  # type: ignore[arg-type]
+    assert [one.cost for one in batches[2].requests] == [3]
 
 
-@pytest.mark.parametrize("cost", [0, -1, math.nan, math.inf, 1e10, "3", None, True])
+@pytest.mark.parametrize(
+    "cost", [0, -1, math.nan, math.inf, np.float16("inf"), 1e10, 10**400, "3", None, True]
+)
 async def test_a_cost_that_is_no_positive_number_is_the_callers_error(cost: Any) -> None:
     @batched(cost=lambda item: cost if item else 1)
     async def echo(items: list[int]) -> list[int]:
