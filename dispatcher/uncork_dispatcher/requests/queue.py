@@ -118,6 +118,8 @@ class RequestQueue:
     rows = 0.0
     size_bytes = 0
     newest = 0.0
+    ran_at = -math.inf
+    """When a batch last took bulk from it; minus infinity before the first."""
     has_lengths = False
     """True once requests of different lengths have been queued."""
     held: Held | None = None

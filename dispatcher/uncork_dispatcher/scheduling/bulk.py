@@ -41,6 +41,8 @@ _SHARE = 0.05
 _CYCLES = 10.0
 # Rows that arrive during a full batch; with fewer, bulk gets full batches.
 _FEW_ARRIVALS = 0.1
+# A queue of bulk that has waited for so long, or for half of its goal, without a batch is owed the next one.
+_PATIENCE_S = 5.0
 
 
 def longest_wait_s(goal_s: float, rate: float, estimate: Estimate) -> float:
@@ -94,7 +96,8 @@ class BulkRoom:
             rows = estimate.rows_within(self._seconds(api, estimate, now), z=0)
             if rows >= min(first, api.limit_rows):
                 return Release(min(rows, max(first, self._even_rows(api))), "not_worth_waiting")
-        wait_s = self._owed_in_s(api, first, now)
+        is_next = self.passed_over(api, now) in (None, queue)
+        wait_s = self._owed_in_s(api, first, now) if is_next else math.inf
         if self._queues.other_class(queue) is None:
             wait_s = min(wait_s, self._quiet_in_s(queue.api, estimate.seconds(first), now))
         until = now + wait_s
@@ -106,8 +109,24 @@ class BulkRoom:
             api = self._apis[name]
             if not (api.bulk_backlog.requests and (queues := self._queues.front(name, bulk=True))):
                 continue
-            if self._owed_in_s(api, next(queues[0].turns()).rows, now) <= 0:
-                return queues[0]
+            passed_over = self.passed_over(api, now)
+            queue = queues[0] if passed_over is None else passed_over
+            if self._owed_in_s(api, next(queue.turns()).rows, now) <= 0:
+                return queue
+        return None
+
+    def passed_over(self, api: Api, now: float) -> RequestQueue | None:
+        """Return the oldest queue of bulk of which nothing has run for long; None if there is none.
+
+        While there is one, bulk of other batch keys is owed nothing, and is not charged: it may ride with
+        the first class all the time, and this queue would never be owed a batch.
+        """
+        patience_s = min(_PATIENCE_S, (api.rules.bulk_goal_s or math.inf) / 2)
+        for queue in self._queues.front(api.rules.name, bulk=True):
+            if now - queue.oldest.arrival <= patience_s:
+                break  # the oldest come first
+            if now - queue.ran_at > patience_s:
+                return queue
         return None
 
     def ride(
@@ -141,7 +160,7 @@ class BulkRoom:
         """Return the rows of a full batch that are not reserved for bulk that is owed time."""
         api, bulk = self._apis[queue.api], None if queue.bulk else self._queues.other_class(queue)
         limit, most_s = api.limit_rows, self._most_s(api)
-        if bulk is None or not most_s:
+        if bulk is None or not most_s or self.passed_over(api, now) not in (None, bulk):
             return limit
         owed = self._owed_s(api, now) / most_s * limit
         return limit if owed < next(bulk.turns()).rows else max(1.0, limit - owed)
@@ -235,9 +254,17 @@ class BulkRoom:
         missing_s = min(api.model.estimate.seconds(rows), most_s) - self._owed_s(api, now)
         return max(0.0, missing_s / (_SHARE * self._slots.shares.of(api.rules.name).workers))
 
-    def got(self, api: Api, seconds: float) -> None:
-        """Charge bulk for its part of a batch; its debt is half a full batch at most."""
-        api.bulk_backlog.owed_s = max(-self._most_s(api) / 2, api.bulk_backlog.owed_s - seconds)
+    def got(
+        self, queue: RequestQueue, seconds: float, now: float, *, passed_over: RequestQueue | None
+    ) -> None:
+        """Charge bulk from ``queue`` for its part of a batch; its debt is half a full batch at most.
+
+        ``passed_over`` is the result of :meth:`passed_over` before the batch.
+        """
+        queue.ran_at = now
+        if passed_over in (None, queue):
+            api = self._apis[queue.api]
+            api.bulk_backlog.owed_s = max(-self._most_s(api) / 2, api.bulk_backlog.owed_s - seconds)
 
     def rate(self, api: Api, free_at: Numbers, now: float) -> float:
         """Return the rows per second that the workers have for bulk, in full batches."""

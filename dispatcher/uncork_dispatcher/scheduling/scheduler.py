@@ -284,6 +284,7 @@ class Scheduler:
         else:
             # A lost batch runs again whole, even if other limits are lower now.
             fill = Fill(size=release.rows)
+        passed_over = self._room.passed_over(api, now) if api.bulk_backlog.requests else None
         self._queues.take(queue, fill)
         bulk_rows = 0.0
         if queue.bulk or queue.retry is not None:  # a lost batch may have both classes
@@ -321,8 +322,9 @@ class Scheduler:
             bulk_rows=bulk_rows,
             pads=measures.pads and measures.has_costs,
         )
-        if bulk_rows:
-            self._room.got(api, predicted_s * bulk_rows / taken.rows)
+        if bulk_rows:  # riders come last
+            seconds, last = predicted_s * bulk_rows / taken.rows, fill.entries[-1]
+            self._room.got(last.queue, seconds, now, passed_over=passed_over)
         actions.append(batch)
         return batch
 

@@ -457,6 +457,23 @@ def test_bulk_that_fits_nowhere_runs_when_it_is_owed_the_time() -> None:
     assert now > 0.3
 
 
+def test_bulk_of_a_batch_key_that_is_passed_over_is_owed_time_next() -> None:
+    """A request of the first class always waits, with other bulk of its own key, which rides."""
+    core, now, number = taught(goal_s=0.06), 0.0, 0
+    core.submit(number, api="a", now=now)
+    running = only_start(core, now)
+    core.submit("passed over", api="a", key="other", now=now, bulk=True)
+    while running.requests != ("passed over",) and now < 10.0:
+        number += 1
+        core.submit(number, api="a", now=now)
+        core.submit(("rider", number), api="a", now=now, bulk=True)
+        now += 0.0204
+        core.batch_done(running.number, status="worked", now=now)
+        running = only_start(core, now)
+    assert running.requests == ("passed over",)
+    assert now > 5.0
+
+
 def test_bulk_that_is_owed_nothing_yet_waits_until_it_is() -> None:
     core, now = taught(goal_s=0.03), 0.0
     for number in range(20):
