@@ -47,6 +47,8 @@ class Admission:
         self._room = room
         self._retries = RetrySchedule()
         self._bulk_retries = RetrySchedule()
+        self._others_rows = 0.0
+        """The rows that wait of other requests than that whose first part comes next; else 0."""
 
     def rules_changed(self) -> None:
         """Discard the values that were computed from the rules."""
@@ -55,12 +57,13 @@ class Admission:
     def admit(self, entry: Entry) -> ShedReason | None:
         """Return None if a new request may be queued, otherwise the reason to shed it.
 
-        If nothing is queued, limits on size do not apply; if a worker is idle as well, predictions do not
-        either. While there are no workers, a request is admitted if a worker is due that can answer it in
-        time.
+        If nothing is queued, limits on size do not apply, unless it is the first part of a request and parts
+        of others wait; if a worker is idle as well, predictions do not either. While there are no workers, a
+        request is admitted if a worker is due that can answer it in time.
         """
         slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
         bulk, group, budget = self._api.bulk_backlog, entry.queue.group, self._budget
+        others_rows, self._others_rows = self._others_rows, 0.0
         groups = bulk.groups if entry.bulk else backlog.groups
         if group is not None and len(groups) >= MOST_GROUPS and group not in groups:
             return "too_many_groups"
@@ -70,20 +73,17 @@ class Admission:
             bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
             if bytes_fit and rows <= budget.rows and requests <= budget.requests:
                 return None
-        now, of_bulk = entry.arrival, self._of_bulk(entry)
-        fits = (
-            backlog.size_bytes + of_bulk.size_bytes + entry.size_bytes <= rules.max_queue_bytes
-            and rows + backlog.waiting_rows + of_bulk.rows <= rules.max_queue_rows
-            and requests + bulk.requests <= rules.max_queue_requests
-        )
+        now = entry.arrival
         if not (slots.workers or self._free_at(now)):
             return "no_worker"
         if entry.expires_at <= now:
             return "client_deadline"
-        if backlog.requests + bulk.requests == 0 and slots.shares.of(rules.name).idle:
-            return None
-        if backlog.requests + bulk.requests and not fits:
+        queued = backlog.requests + bulk.requests
+        is_limited = queued or 0 < others_rows < self._waiting_rows(bulk=entry.bulk)
+        if is_limited and not self._fits(entry, rows, requests):
             return "queue_full"
+        if not queued and slots.shares.of(rules.name).idle:
+            return None
         if not slots.workers:
             return "no_worker" if self._is_late(entry) else None
         if patient and not entry.bulk and self._extend_budget(rows=rows, requests=requests, now=now):
@@ -112,6 +112,15 @@ class Admission:
             return []
         newest = queue.displaced(entry.flow, more, over=over, limits=limits)
         return displaced + newest if newest else []
+
+    def _fits(self, entry: Entry, rows: float, requests: int) -> bool:
+        """Return True if the limits on size allow a new request, with which its class has so many."""
+        rules, backlog, bulk = self._api.rules, self._api.backlog, self._of_bulk(entry)
+        return (
+            backlog.size_bytes + bulk.size_bytes + entry.size_bytes <= rules.max_queue_bytes
+            and rows + backlog.waiting_rows + bulk.rows <= rules.max_queue_rows
+            and requests + bulk.requests <= rules.max_queue_requests
+        )
 
     def _of_bulk(self, entry: Entry) -> Load:
         """Return the bulk that counts against the limits for a new request.
@@ -261,10 +270,16 @@ class Admission:
     def reserve(self, rows: float, size_bytes: int, *, bulk: bool) -> None:
         """See :meth:`Dispatcher.reserve`."""
         backlog = self._api.bulk_backlog if bulk else self._api.backlog
+        if rows > 0:
+            self._others_rows = self._waiting_rows(bulk=bulk)
         backlog.waiting_rows += rows
         backlog.waiting_bytes += size_bytes
         backlog.size_bytes += size_bytes
         self.rules_changed()
+
+    def _waiting_rows(self, *, bulk: bool) -> float:
+        """Return the rows of parts that are not queued yet, as far as they count for a class."""
+        return self._api.backlog.waiting_rows + (self._api.bulk_backlog.waiting_rows if bulk else 0.0)
 
     def parts_in_turn(self, *, rows: float, now: float) -> tuple[int, int]:
         """Return into how many parts to divide a request, and how many of them to submit at a time.

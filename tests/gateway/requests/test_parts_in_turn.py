@@ -169,6 +169,24 @@ def test_a_request_alone_may_exceed_the_limits_of_the_queue(workers: int) -> Non
     in_virtual_time(run())
 
 
+def test_a_second_request_may_not_exceed_them_while_parts_of_the_first_wait() -> None:
+    """Although nothing is queued: the only part that was submitted runs. A small request may."""
+
+    async def run() -> None:
+        on = Slow(rules=replace(RULES, max_queue_rows=100))
+        first, _ = on.send(400)
+        await asyncio.sleep(0.01)
+        with pytest.raises(RequestShed) as caught:
+            on.send(400)
+        assert caught.value.reason == "queue_full"
+        small, _ = on.send(1)
+        await on.dispatcher.drain()
+        assert (first.bodies, small.bodies) == ([numbers(400)], [b"0"])
+        assert on.dispatcher.remove_api("echo")
+
+    in_virtual_time(run())
+
+
 def test_the_clients_time_is_one_for_all_parts() -> None:
     async def run() -> None:
         on = Slow()
