@@ -126,8 +126,11 @@ class Computation:
             tally.coalesced += request is not self.first
 
     def failed(self, error: Exception) -> None:
-        """Pass the error on. If only the first client's time has passed, the others run without it."""
-        is_late = isinstance(error, RequestShed) and error.reason == "client_deadline"
+        """Pass the error on. If only the first client's time has passed or is too short, run the others."""
+        is_late = isinstance(error, RequestShed) and (
+            error.reason == "client_deadline"
+            or (error.reason in ("deadline", "no_worker") and self._is_hurried)
+        )
         # The dispatcher's clock may be ahead of this one for an instant.
         now = max(self._coalescing.clock(), self.expires_at)
         for request, tally in self._take():
@@ -136,6 +139,13 @@ class Computation:
                 continue
             notify("a waiter", request.waiter.failed, error)
             tally.coalesced += request is not self.first
+
+    @property
+    def _is_hurried(self) -> bool:
+        """True if a client, not the goal of the API, has set the deadline."""
+        rules = self._coalescing.rules
+        goal_s = rules.bulk_goal_s if self.first.asked.bulk and rules.bulk_goal_s else rules.goal_s
+        return self.expires_at < self._began + goal_s
 
     def _begin_again(self, request: CoalescedRequest) -> None:
         try:

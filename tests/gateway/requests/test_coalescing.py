@@ -18,6 +18,7 @@ from tests.gateway.exposed import registry_of
 from tests.gateway.running import turns
 from tests.gateway.stage import RULES, Stage, detail, reason
 from uncork_dispatcher import ApiRules, RequestExpired, RequestResult, RequestShed, Submission
+from uncork_dispatcher.actions import ShedReason
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled, codec_of, grouping
 from uncork_gateway.codecs.cost import Cost
@@ -635,6 +636,25 @@ def test_times_that_pass_while_a_computation_runs_begin_no_other() -> None:
     assert orders.begun == 1
     assert (orders.running, submission.waiter, submission.on_expiry) == ([], None, None)
     assert all([type(result) for result in one.got] == [RequestExpired] for one in asked)
+
+
+@pytest.mark.parametrize("why", ["deadline", "no_worker"])
+@pytest.mark.parametrize(("goal_s", "begun"), [(2.0, 2), (0.5, 1)])
+def test_a_time_of_the_first_client_that_is_too_short_refuses_no_other(
+    goal_s: float, begun: int, why: ShedReason
+) -> None:
+    """The dispatcher sheds it before that time; if the goal is earlier, it is the deadline of all."""
+    orders = Orders()
+    orders.coalescing.rules = ApiRules(name="echo", goal_s=goal_s)
+    for timeout in (1.0, 1.0, 3.0):
+        orders.send(key=0, timeout=timeout)
+    *hurried, patient = orders.waiting
+    orders.end(orders.running[0], RequestShed(why))
+    assert all(isinstance(one.got[0], RequestShed) for one in hurried)
+    assert (orders.begun, len(orders.running)) == (begun, begun - 1)
+    for submission in list(orders.running):
+        orders.end(submission, None)
+    assert (patient.got == [b"0"]) is (begun == 2)
 
 
 def test_what_a_body_has_besides_its_rows_keeps_no_requests_apart() -> None:
