@@ -102,6 +102,7 @@ class Batched(Generic[P, R]):
         Raises:
             DefinitionError: without ``warmup``.
             TypeError: for a method without its instance.
+            RuntimeError: if the function calls this.
             Exception: of the function.
         """
         definition, queues = self._definition, self._with_instance()

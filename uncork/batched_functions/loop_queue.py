@@ -125,12 +125,8 @@ class LoopQueue:
             Exception: the item's.
             RuntimeError: if the function calls itself.
         """
-        definition, inside = self._definition, _running.get()
-        if inside is not None and inside.function == item.function:
-            raise RuntimeError(
-                f"{definition.rules.name} calls itself and would wait for its own end; call a function "
-                "without @batched instead"
-            )
+        self._refuse_itself(item.function)
+        definition = self._definition
         answer = await self._dispatcher.call(
             definition.rules.name,
             item,
@@ -146,6 +142,15 @@ class LoopQueue:
             raise result.error
         finally:
             del answer, result  # else the traceback refers to the exception
+
+    def _refuse_itself(self, function: Callable[..., Any]) -> None:
+        """Raise RuntimeError in a call of the function, which would wait for its own end."""
+        inside = _running.get()
+        if inside is not None and inside.function == function:
+            raise RuntimeError(
+                f"{self.rules.name} calls itself and would wait for its own end; call a function without "
+                "@batched instead"
+            )
 
     def _caller(self) -> int | None:
         """Return a number for the current task: a task that calls in a loop is a returning client.
@@ -207,7 +212,12 @@ class LoopQueue:
                     self.set_limit()
 
     async def try_alone(self, items: Sequence[Item]) -> tuple[Outcome, float]:
-        """Call the function with items outside of a batch; return the outcome and its seconds."""
+        """Call the function with items outside of a batch; return the outcome and its seconds.
+
+        Raises:
+            RuntimeError: if the function calls this.
+        """
+        self._refuse_itself(items[0].function)
         async with self._free:
             began = self._loop.time()
             return await self.try_items(items), self._loop.time() - began

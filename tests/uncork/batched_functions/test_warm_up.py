@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -138,3 +139,17 @@ async def test_calls_take_turns_with_the_warm_up() -> None:
     assert await asyncio.gather(*map(call, range(4))) == [*range(4)]
     assert not warming.done()
     await warming
+
+
+async def test_a_function_that_warms_itself_up_does_not_wait_for_its_own_end() -> None:
+    """Neither in a batch nor in a warm-up, which hold the only slot."""
+
+    @batched(warmup=1)
+    async def call(items: list[int]) -> list[int]:
+        await call.warm_up()
+        return items
+
+    starts: list[Callable[[], Any]] = [lambda: call(1), call.warm_up]
+    for start in starts:
+        with pytest.raises(RuntimeError, match="call calls itself and would wait for its own end"):
+            await start()
