@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.expected import check_texts, printed
 from tests.loadtests.generator.test_samples import NO_ANSWER, samples
+from uncork.cli.loadtest import command
 from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.tables import as_json, tables
 from uncork.cli.loadtest.traffic import seconds_of
@@ -141,3 +143,19 @@ def test_json_has_the_figures() -> None:
     assert figures("streams")["summary"]["chunks_by_answer"] == 5
     plan = figures("random rows, padded")["plan"]
     assert (plan["random"]["numbers"], plan["bodies"]) == ({"low": 0, "high": 9, "integers": True}, 1)
+
+
+def test_a_report_has_no_codes_of_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On which the table has its headings in bold."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    report = tmp_path / "report.html"
+    command._show(outcome(), None, LoadtestOptions(target=URL, report=report))
+
+    shown = re.search("<pre>(.*?)</pre>", report.read_text(encoding="utf-8"), re.DOTALL)
+    assert shown is not None
+    assert "milliseconds" in shown[1]
+    assert "\x1b" not in shown[1]
+    assert "milliseconds" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import typer
@@ -35,10 +35,11 @@ def telling() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-def as_text(parts: Iterable[RenderableType]) -> str:
-    """Render parts one below the other."""
+def as_text(parts: Iterable[RenderableType], *, styled: bool = True) -> str:
+    """Render parts one below the other; where stdout is a terminal, with its codes if ``styled``."""
+    colours: Literal["auto"] | None = "auto" if styled else None
     # Bodies and names of files may look like markup.
-    console = Console(width=_WIDTH, markup=False, emoji=False, highlight=False)
+    console = Console(width=_WIDTH, markup=False, emoji=False, highlight=False, color_system=colours)
     with console.capture() as captured:
         for part in parts:
             console.print(part)

@@ -67,7 +67,8 @@ def _show(outcome: Outcome, known: Estimate | None, options: LoadtestOptions) ->
     text = as_text(tables(outcome, summary, estimate=known))
     pages = []
     if options.report is not None:
-        draw = partial(write_page, title=heading(outcome), text=text, void=outcome.void)
+        plain = as_text(tables(outcome, summary, estimate=known), styled=False)
+        draw = partial(write_page, title=heading(outcome), text=plain, void=outcome.void)
         pages.append(partial(draw, options.report, panels=panels(outcome, known)))
     code = write_files("loadtest", options.json, partial(as_json, outcome, summary, estimate=known), *pages)
     if options.json != "-":
