@@ -258,8 +258,20 @@ Document = Mapping[str, Any]
 
 
 def routes_in(document: Document) -> list[str]:
-    """Return the paths of a document that take a POST, without those that have parameters."""
-    return [path for path in _posts(document) if "{" not in path and not path.startswith(_OF_MODELS)]
+    """Return the paths of a document that take a POST, one for each API, without those with parameters."""
+    posts = _posts(document)
+    names = [post.get("operationId") for post in posts.values()]
+    return [
+        path
+        for path, post in posts.items()
+        if "{" not in path and not path.startswith(_OF_MODELS) and not _is_further(path, post, names)
+    ]
+
+
+def _is_further(path: str, post: Mapping[str, Any], names: Sequence[Any]) -> bool:
+    """Return whether a path is another route of an API that has its own: a text model has several."""
+    name, end = str(post.get("operationId")), path.replace("/", ".")
+    return name.endswith(end) and name.removesuffix(end) in names
 
 
 def described_path(document: Document, path: str) -> str:

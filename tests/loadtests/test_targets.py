@@ -155,6 +155,10 @@ def plan_of(server: Server, path: str) -> Plan:
     return Plan(url=server.url(path), payload=ROWS, rate=1.0)
 
 
+# A text model answers the clients of other servers at further routes.
+TEXTS = {"embed.v1.embeddings": "/v1/embeddings", "embed.vectors": "/vectors", "embed": "/embed"}
+
+
 @pytest.mark.parametrize(
     ("pages", "path", "expected"),
     [
@@ -162,6 +166,7 @@ def plan_of(server: Server, path: str) -> Plan:
         ({"/openapi.json": document(predict="/predict")}, "/", "/predict"),
         ({"/openapi.json": document(predict="/predict")}, "?x=1", "/predict?x=1"),
         ({"/openapi.json": document(root="/", two="/two")}, "/", "/"),
+        ({"/openapi.json": document(**TEXTS)}, "", "/embed"),
         ({"/openapi.json": b"[]"}, "/", "/"),
         ({}, "/", "/"),
     ],
