@@ -8,7 +8,7 @@ import math
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -237,29 +237,55 @@ class _Mounted:
         self._options = options
         self._admin = admin
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop in which the lifespan runs; None while it does not."""
+        """The event loop in which lifespans run; None while none does."""
+        self._lifespans = 0
+        self._changing = asyncio.Lock()
+        """Held while the service starts or ends."""
+        self._service = AsyncExitStack()
         self._front_end: FrontEnd | None = None
         """Serves requests; None before the service is ready, and after its end."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the service until the block ends.
+        """Run the service until the block ends; of several in one event loop, until the last one ends.
+
+        Several servers may share the loop, and a router may be included several times.
 
         Raises:
-            RuntimeError: if it does not start, or runs already.
+            RuntimeError: if it does not start, or runs already in another event loop.
         """
         loop = asyncio.get_running_loop()
-        if self._loop is loop:  # the lifespan of a router that is included several times
-            yield
-            return
-        if self._loop is not None:
+        if self._loop is None:
+            self._loop, self._changing = loop, asyncio.Lock()
+        elif self._loop is not loop:
             raise RuntimeError("the lifespan of this application runs already, in another event loop")
-        self._loop = loop
+        self._lifespans += 1
+        failure: BaseException | None = None
         try:
-            async with running_services(self._options, admin=self._admin) as self._front_end:
-                yield
+            async with self._changing:
+                if self._front_end is None:
+                    services = running_services(self._options, admin=self._admin)
+                    self._front_end = await self._service.enter_async_context(services)
+            yield
+        except BaseException as error:
+            failure = error
+            raise
         finally:
-            self._loop = self._front_end = None
+            self._lifespans -= 1
+            if not self._lifespans:
+                async with self._changing:
+                    await self._end(failure)
+            failure = None  # else its traceback refers to it
+
+    async def _end(self, failure: BaseException | None) -> None:
+        """End the service; after a failure, without waiting for requests."""
+        kind, trace = (None, None) if failure is None else (type(failure), failure.__traceback__)
+        try:
+            await self._service.__aexit__(kind, failure, trace)
+        finally:
+            self._front_end = None
+            if not self._lifespans:  # no other has begun meanwhile
+                self._loop = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._front_end is not None:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +163,22 @@ async def test_an_application_can_run_twice_with_two_services(make: type[Starlet
                 await asyncio.to_thread(asyncio.run, run_once(app))
         assert (await post(app, "/models/hasty")).status_code == 503
     assert own == ["1", "2"] * 2
+
+
+@pytest.mark.slow
+async def test_servers_in_one_event_loop_share_the_service() -> None:
+    """The second serves as soon as it is ready, and keeps it when the first has stopped."""
+    app = Starlette()
+    mount(app, Probe, state=False)
+    async with AsyncExitStack() as second:
+        async with AsyncExitStack() as first:
+            starting = asyncio.create_task(first.enter_async_context(running(app)))
+            await turns()
+            await second.enter_async_context(running(app))
+            assert (await post(app, "/models/hasty", 3)).json() == 3
+            await starting
+        assert (await post(app, "/models/hasty", 4)).json() == 4
+    assert (await post(app, "/models/hasty")).status_code == 503
 
 
 @pytest.mark.slow
