@@ -130,6 +130,9 @@ def batched(
     for name, argument in (("cost", cost), ("group_by", group_by)):
         if argument is not None and not callable(argument):
             raise DefinitionError(f"@batched: {name} must be a function of an item, got {argument!r}")
+    for name, callback in (("cost", cost), ("group_by", group_by), ("class_of", class_of)):
+        if _is_async(callback):
+            raise DefinitionError(f"@batched: {name} must be a plain function, not async, got {callback!r}")
     if (classes is None) != (class_of is None) or (class_of is not None and not callable(class_of)):
         raise DefinitionError(
             "@batched: classes requires class_of, a function that returns the class of an item, "
@@ -185,7 +188,7 @@ def batched(
     return decorate
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def _is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004
     )

@@ -82,6 +82,18 @@ async def test_arguments_that_do_not_fit_are_the_callers_error(call: Callable[[A
     assert (ends[1], calls) == ("t", [["t"]])
 
 
+@pytest.mark.parametrize("argument", ["cost", "group_by", "class_of"])
+def test_functions_of_an_item_are_not_async(argument: str) -> None:
+    """Their coroutines would be groups: each call of the function would have one item."""
+
+    async def kind(item: int) -> str:
+        return "a"
+
+    classes = {"a": 1, "b": 2} if argument == "class_of" else None
+    with pytest.raises(DefinitionError, match=f"{argument} must be a plain function, not async, got <func"):
+        batched(**{argument: kind, "classes": classes})  # type: ignore[arg-type]
+
+
 def test_signatures_without_lists_are_refused() -> None:
     async def any_number(*texts: list[str], **more: list[str]) -> list[str]:
         return []
