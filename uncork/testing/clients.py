@@ -188,7 +188,18 @@ def _posts(
     headers: Mapping[str, str] | None,
 ) -> list[httpx.Request]:
     if json is not None and content is None:
-        return [to.build_request("POST", url, json=value, headers=headers) for value in json]
+        return [_post_of_json(to, url, value, headers) for value in json]
     if content is not None and json is None:
         return [to.build_request("POST", url, content=body, headers=headers) for body in content]
     raise TypeError("post_all() takes either json or content: an iterable with one body for each request")
+
+
+def _post_of_json(
+    to: httpx.Client | httpx.AsyncClient, url: str, value: Any, headers: Mapping[str, str] | None
+) -> httpx.Request:
+    if value is not None:
+        return to.build_request("POST", url, json=value, headers=headers)
+    # For httpx, json=None is no body.
+    request = to.build_request("POST", url, content=b"null", headers=headers)
+    request.headers.setdefault("content-type", "application/json")
+    return request

@@ -94,10 +94,12 @@ def test_other_routes_are_there(digits: Client) -> None:
 def test_bodies_of_any_kind_are_sent(digits: Client) -> None:
     headers = {"content-type": "application/json"}
     as_bytes = digits.post_all("/echo", content=[b"1", b'"two"'], headers=headers)
+    with_null = digits.post_all("/echo", json=[None, "x"])
     in_pieces = digits.post("/echo", content=iter([b'"' + b"x" * 100_000, b'y"']), headers=headers)
     requests = [digits.build_request("POST", "/echo", json=1), digits.build_request("GET", "/livez")]
 
     assert [reply.json() for reply in as_bytes] == [1, "two"]
+    assert [reply.json() for reply in with_null] == [None, "x"]
     assert in_pieces.json() == "x" * 100_000 + "y"
     assert [reply.text for reply in digits.send_all(requests)] == ["1", "alive\n"]
     with pytest.raises(TypeError, match="either json or content"):
