@@ -222,6 +222,10 @@ def listening_socket(host: str, port: int, *, option: str) -> socket.socket:
         raise OSError(
             error.errno, f"cannot listen on {host!r}: {error.strerror}; choose another {of_host}"
         ) from error
+    except UnicodeError:  # a part between its dots is empty or too long
+        raise OSError(
+            errno.EINVAL, f"cannot listen on {host!r}: it is not the name of a host; choose another {of_host}"
+        ) from None
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Connections inherit it. A gRPC client that vanishes while it is idle would keep its place for ever.

@@ -197,6 +197,7 @@ def test_the_address_works_when_it_is_clicked(host: str, shown: str) -> None:
             "Cannot assign requested address; choose a --admin-host of this machine, such as 127.0.0.1",
         ),
         ({"host": "no such host"}, "; choose another --host"),
+        ({"host": ".example"}, "'.example': it is not the name of a host; choose another --host"),
     ],
 )
 def test_an_address_of_no_use_is_told(options: dict[str, Any], says: str) -> None:
