@@ -34,6 +34,11 @@ def tracing(wanted: bool | None, environment: Mapping[str, str]) -> Iterator[Tra
     """
     exporters = exporters_of("TRACES", environment, wanted=wanted)
     if not exporters:
+        if wanted:
+            log.warning(
+                "no traces are sent, although --traces asks for them: OTEL_TRACES_EXPORTER is none, or "
+                "OTEL_SDK_DISABLED is true; unset the variable"
+            )
         yield None
         return
     try:

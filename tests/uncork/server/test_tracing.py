@@ -59,6 +59,16 @@ def test_what_cannot_be_had_is_an_error_if_it_is_wanted(
     assert complaint in caplog.text
 
 
+@pytest.mark.parametrize("environment", [{"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}])
+def test_traces_that_are_wanted_and_turned_off_are_told(
+    environment: Mapping[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The environment, which may be that of a whole cluster, still has its way."""
+    with tracing(True, environment) as traces:
+        assert traces is None
+    assert "no traces are sent, although --traces asks for them" in caplog.text
+
+
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(WrongUsage, match=re.escape(install_command("otel"))), tracing(True, {}):
