@@ -8,7 +8,7 @@ from typing import Any, Protocol, SupportsFloat, TypeVar, overload
 
 from uncork.batched_functions.definition import Definition, name_of
 from uncork.batched_functions.function import Batched
-from uncork_dispatcher import ApiRules
+from uncork_dispatcher import ApiRules, make_policy
 from uncork_workers.wire.schema import ApiDescription, ApiSettings, first_goal
 from uncork_workers.wire.values import DefinitionError, is_count
 
@@ -159,6 +159,10 @@ def batched(
             classes=None if classes is None else dict(classes),
         )
         description.check()
+        try:
+            make_policy(policy, limit_rows=mb_max_batch_size)
+        except ValueError as error:
+            raise DefinitionError(f"API {name!r}: policy: {error}") from None
         rules = ApiRules(
             name=name,
             goal_s=settings.mb_max_latency / 1000,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.dispatcher.virtual_loop import VirtualLoop
 from tests.loops import run
-from uncork import api
+from uncork import DefinitionError, api
 from uncork.batched_functions.decorator import batched
 from uncork_dispatcher.errors import BatchTimedOut, RequestShed
 
@@ -84,7 +84,7 @@ def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], message:
     async def square(items: list[int]) -> list[int]:
         return items
 
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(DefinitionError, match=message):
         batched(**arguments)(square)
 
 
