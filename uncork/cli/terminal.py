@@ -21,7 +21,7 @@ NOTHING = "-"
 """A figure that is not known."""
 
 # Wide enough that nothing is cut off; terminals and files accept long lines.
-_WIDTH = 1000
+_WIDTH = 1_000_000
 
 
 @contextlib.contextmanager
