@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -64,7 +65,9 @@ def read_python(text: str) -> str:
     Raises:
         ValueError: if there is none.
     """
-    path = Path(text).expanduser()
+    path = Path(text)
+    with suppress(RuntimeError):  # there is no such user, or this one has no home
+        path = path.expanduser()
     found = path / "bin/python" if path.is_dir() else path
     if not os.access(found, os.X_OK) or found.is_dir():
         raise ValueError(
