@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextvars import Context, copy_context
 from typing import Any, Generic, TypeVar
 
 from uncork_dispatcher.errors import DispatchError
@@ -24,16 +25,27 @@ def is_being_cancelled() -> bool:
 
 
 class TaskRunner(Generic[P, R]):
-    """A runner that awaits ``execute(batch)``; cancels it if the batch is abandoned or its callers leave."""
+    """A runner that awaits ``execute(batch)``; cancels it if the batch is abandoned or its callers leave.
 
-    def __init__(self, execute: Callable[[Batch[Submission[P, R]]], Awaitable[BatchResult[R]]]) -> None:
+    Args:
+        context_of: returns the context that a batch gets a copy of, by default that of what releases it.
+    """
+
+    def __init__(
+        self,
+        execute: Callable[[Batch[Submission[P, R]]], Awaitable[BatchResult[R]]],
+        *,
+        context_of: Callable[[Batch[Submission[P, R]]], Context] = lambda batch: copy_context(),
+    ) -> None:
         self._execute = execute
+        self._context_of = context_of
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._unwanted: set[int] = set()
         """The batches that were cancelled because all their callers have left."""
 
     def start(self, batch: Batch[Submission[P, R]], ended: OnBatchEnd[R]) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(batch, ended))
+        loop = asyncio.get_running_loop()
+        task = self._context_of(batch).run(lambda: loop.create_task(self._run(batch, ended)))
         self._tasks[batch.number] = task
         task.add_done_callback(lambda _: self._done(batch, ended))
 

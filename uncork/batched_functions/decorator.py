@@ -86,7 +86,8 @@ def batched(
 
     The function may be ``async`` or plain, and a method. It gets a list for each of its parameters, which has
     the argument of each call; a default is the argument of a call without it. A plain function runs in a
-    thread of its own. A method has queues of its own for each instance, which they do not keep alive.
+    thread of its own. A method has queues of its own for each instance, which they do not keep alive. An
+    async function has the context variables of one of its callers.
 
     Args:
         mb_max_latency: latency goal in milliseconds, 300 by default.

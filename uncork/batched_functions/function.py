@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import sys
+from contextvars import copy_context
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -60,7 +61,7 @@ class Batched(Generic[P, R]):
         queues = self._queues
         if queues.parameters.takes_instance:
             return await self._of_instance(args)(*args[1:], **kwargs)  # type: ignore[arg-type]
-        item = Item(self._function, queues.parameters.bind(args, kwargs))
+        item = Item(self._function, queues.parameters.bind(args, kwargs), copy_context())
         result: R = await queues.here().call(item)
         return result
 
@@ -110,7 +111,7 @@ class Batched(Generic[P, R]):
             raise DefinitionError(
                 f"@batched: {definition.rules.name} has no example to warm up with; set warmup"
             )
-        item = Item(self._function, queues.parameters.example(definition.warmup))
+        item = Item(self._function, queues.parameters.example(definition.warmup), copy_context())
         await warm_up(queues.here(), item, cost=definition.cost_of(item.values), seconds=seconds)
 
     def __reduce__(self) -> str | tuple[Any, ...]:

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -40,10 +40,14 @@ log = logging.getLogger("uncork.batched")
 
 
 class Item(NamedTuple):
-    """The arguments of a call. For a method, ``function`` is bound to the instance, and keeps it alive."""
+    """The arguments of a call, and a copy of its caller's context.
+
+    For a method, ``function`` is bound to the instance, and keeps it alive.
+    """
 
     function: Callable[..., Any]
     values: tuple[Any, ...]
+    context: Context
 
 
 class _Running:
@@ -100,7 +104,9 @@ class LoopQueue:
         # Batches have slots in the dispatcher; the warm-up has not.
         self._free = asyncio.Semaphore(definition.concurrency)
         self._dispatcher: AsyncDispatcher[Item, Result] = AsyncDispatcher(
-            TaskRunner(self._run), observers=[*tallies, self]
+            # Else a batch would have the variables of the one before it, or of the first call ever.
+            TaskRunner(self._run, context_of=lambda batch: batch.requests[0].payload.context),
+            observers=[*tallies, self],
         )
         self._dispatcher.set_api(definition.rules)
         for slot in range(definition.concurrency):

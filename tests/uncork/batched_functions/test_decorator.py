@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -280,6 +281,25 @@ async def test_only_items_of_one_group_share_a_call() -> None:
     items = [1, "1", True, 1.0, 1, None, "1", None]
     assert await asyncio.gather(*map(echo, items)) == items
     assert sorted(map(repr, lists)) == ["['1', '1']", "[1, 1]", "[1.0]", "[None, None]", "[True]"]
+
+
+async def test_a_batch_has_the_context_of_one_of_its_callers() -> None:
+    """Not that of the batch before, whose end starts it."""
+    tenant: ContextVar[str] = ContextVar("tenant")
+    seen: list[tuple[str, list[str]]] = []
+
+    @batched(group_by=lambda item: tenant.get(), mb_max_latency=1e6)
+    async def echo(items: list[str]) -> list[str]:
+        seen.append((tenant.get(), items))
+        await asyncio.sleep(1)
+        return items
+
+    async def call(name: str) -> str:
+        tenant.set(name)
+        return await echo(name)
+
+    await asyncio.gather(*map(call, "aabbc"))
+    assert sorted(seen) == [("a", ["a", "a"]), ("b", ["b", "b"]), ("c", ["c"])]
 
 
 async def test_a_group_that_cannot_be_had_is_the_callers_error() -> None:
