@@ -7,6 +7,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import Context
 from threading import Lock
 from typing import NamedTuple
 
@@ -65,7 +66,10 @@ class Queues:
             with self._lock:
                 for closed in [known for known in self._loops if known.is_closed()]:
                     del self._loops[closed]
-                queue = LoopQueue(self.definition, self.parameters, self._threads, self._tallies)
+                # Its timer keeps the context in which it is made: one without variables of a caller.
+                queue = Context().run(
+                    LoopQueue, self.definition, self.parameters, self._threads, self._tallies
+                )
                 self._loops[loop] = queue
         return queue
 

@@ -6,7 +6,9 @@ import asyncio
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -260,6 +262,25 @@ async def test_methods_have_a_thread_for_each_instance() -> None:
     models.clear()
     callers.clear()
     await until(lambda: gc.collect() is not None and name not in _threads())
+
+
+async def test_a_queue_keeps_no_variables_of_its_first_caller() -> None:
+    """Nor the instance, if one of them is the instance."""
+    current: ContextVar[Any] = ContextVar("current")
+
+    class Model:
+        @batched()
+        def embed(self, items: list[int]) -> list[int]:
+            return items
+
+    async def first() -> weakref.ref[Model]:
+        model = Model()
+        current.set(model)
+        assert await model.embed(1) == 1
+        return weakref.ref(model)
+
+    ended = await asyncio.create_task(first())
+    await until(lambda: gc.collect() is not None and ended() is None)
 
 
 def _threads() -> set[str]:
