@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from importlib.metadata import version
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from prometheus_client.core import Metric, Sample
 
 from uncork.config.errors import WrongUsage
 from uncork.server.tracing import check_exporters, exporters_of, resource_of
+from uncork_workers.wire.dialing import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import export
@@ -107,7 +107,7 @@ def as_otlp(
     times: dict[str, Any] = {"start_time_unix_nano": started_ns, "time_unix_nano": time.time_ns()}
     converted = [one for metric in metrics for one in _converted(metric, times)]
     scope = export.ScopeMetrics(
-        scope=InstrumentationScope("uncork", version("uncork")), metrics=converted, schema_url=""
+        scope=InstrumentationScope("uncork", VERSION), metrics=converted, schema_url=""
     )
     of_resource = export.ResourceMetrics(
         resource=resource_of(environment), scope_metrics=[scope], schema_url=""

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -70,6 +71,21 @@ async def test_they_are_sent_at_intervals(collector: Collector) -> None:
     async with sending_metrics(registry(), environment):
         while len(collector.bodies) < 3:
             await turns()
+
+
+async def test_they_are_sent_while_the_package_is_upgraded(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version cannot be looked up then."""
+    found = metadata.distribution
+
+    def without_uncork(name: str) -> metadata.Distribution:
+        return found("no such package" if name == "uncork" else name)
+
+    async with sending_metrics(registry(), environment_of(collector)):
+        monkeypatch.setattr(metadata, "distribution", without_uncork)
+
+    assert len(collector.bodies) == 1
 
 
 async def test_a_collector_that_hangs_is_not_asked_again_at_the_end(collector: Collector) -> None:

@@ -5,7 +5,6 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +14,7 @@ from uncork.server.options import ServeOptions
 from uncork.server.private_folders import read_private, write_private
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.served_service import ServedService
+from uncork_workers.wire.dialing import VERSION
 
 _MOST_BYTES = 256 * 1024
 _EVERY_S = 60.0
@@ -113,7 +113,7 @@ class KeptEstimates:
 
 def _key(model: str, options: ServeOptions) -> str:
     """Return a digest of all that batch times depend on."""
-    parts = version("uncork"), model, sorted(options.variables.items())
+    parts = VERSION, model, sorted(options.variables.items())
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -4,9 +4,10 @@ import asyncio
 import json
 import stat
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -53,6 +54,20 @@ async def test_another_model_recalls_nothing(tmp_path: Path) -> None:
     assert await recalled(tmp_path, model="other") == {}
     assert await recalled(tmp_path, environment=["MODEL=large"]) == {}
     assert await recalled(tmp_path, mb_max_latency=7.0) == LEARNED
+
+
+async def test_a_server_outlives_the_removal_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As during an upgrade: its version cannot be looked up then."""
+
+    def gone(name: str) -> NoReturn:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", gone)
+    await KeptEstimates("", options(tmp_path)).write(served())
+
+    assert await recalled(tmp_path) == LEARNED
 
 
 async def test_each_service_has_a_file(tmp_path: Path) -> None:
