@@ -1,6 +1,7 @@
 """Stages of batches that overlap in a worker: the same responses as without, in order, and never at once."""
 
 import json
+import math
 import random
 import socket
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
 from uncork_workers.process.context import context
 from uncork_workers.process.gateway_connection import GatewayConnection
+from uncork_workers.process.hosted_service import HostedService, Settings
 from uncork_workers.process.stages import Overlap, OverlappingStages
 from uncork_workers.wire.frames import FrameError, encode_frame, split_payload
 from uncork_workers.wire.messages import Batch, Reply
@@ -279,6 +281,44 @@ def test_the_time_of_a_batch_begins_when_the_one_before_has_ended() -> None:
 
     assert len(service.left) == 2
     assert max(service.left) < 1.5e6
+
+
+class Cut(Service):
+    """The connection breaks while the first batch is finished and the second one has run."""
+
+    def setup(self) -> None:
+        self.prepared, self.finishing, self.lost = threading.Event(), threading.Event(), threading.Event()
+
+    def first_half(self, rows: list[Any]) -> list[Any]:
+        if rows == ["second"]:
+            self.prepared.set()
+        return rows
+
+    def second_half(self, rows: list[Any]) -> list[Any]:
+        self.thread = threading.current_thread()
+        self.finishing.set()
+        assert self.lost.wait(HANG_S)
+        return rows
+
+    @api(input=Json(), prepare=first_half, finish=second_half)
+    def predict(self, rows: list[Any]) -> list[Any]:
+        assert (self.prepared if rows == ["first"] else self.finishing).wait(HANG_S)
+        return rows
+
+
+@pytest.mark.usefixtures("always", "project")
+def test_a_batch_of_a_lost_connection_is_not_overdue_later() -> None:
+    """Its thread may end when the worker has dialed again, which would then be ended as overdue."""
+    ours, theirs = socket.socketpair()
+    with ours, closing(HostedService(f"{__name__}:Cut")) as hosted:
+        Connection(ours).send(*calls_of([["first"], ["second"]]), (Reply(1, True, 0, [], [], []), []))
+        with closing(GatewayConnection(theirs)) as gateway, pytest.raises(FrameError, match="got Reply"):
+            hosted.serve(gateway, 0, Settings(0.0, []))
+        service = cast(Cut, hosted._service)
+        service.lost.set()
+        service.thread.join(HANG_S)
+
+        assert hosted.due_at == math.inf
 
 
 class Hurried(Service):

@@ -117,7 +117,7 @@ class HostedService:
         try:
             OverlappingStages(gateway, executor, self._due).serve()
         finally:
-            self._due.clear()
+            self._due = []  # a thread that ends later may still note times in the list before
 
     @property
     def due_at(self) -> float:
