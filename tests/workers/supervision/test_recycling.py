@@ -9,6 +9,7 @@ import pytest
 
 from tests.workers.supervision.crowd import SERVICE, Crowd, Worker, crowd, replace_all
 from uncork_workers.memory import resident_bytes
+from uncork_workers.supervision import recycling
 from uncork_workers.supervision.recycling import Recycler, RecyclingLimits
 
 pytestmark = pytest.mark.slow
@@ -79,6 +80,27 @@ async def test_a_worker_above_its_memory_is_replaced_once(
     assert replaced.startswith("worker 0 uses ")
     assert replaced.endswith(" MiB; a new worker has replaced it")
     assert "before its first batch, more than the limit of 0 MiB" in warned
+
+
+async def test_a_raised_limit_holds_for_workers_that_began_above_the_former(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = 2
+    monkeypatch.setattr(recycling, "resident_bytes", lambda pid: used)
+
+    async with crowd(tmp_path, workers=1) as on:
+        old = (await ready(on, 1))[0]
+        recycler = Recycler(on.supervisor, RecyclingLimits(memory_bytes=1))
+        run_batches(on, old, 1)
+        await recycler.check()
+        run_batches(on, await on.newcomers.get(), 1)
+        recycler.limits = RecyclingLimits(memory_bytes=3)
+        await recycler.check()
+        assert len(on.took_over) == 1
+
+        used = 4
+        await recycler.check()
+        assert len(on.took_over) == 2
 
 
 async def test_a_worker_goes_on_if_no_other_can_be_started(

@@ -48,8 +48,8 @@ class Recycler:
         self._clock = clock
         self._failures: dict[int, tuple[int, float]] = {}
         """By index of the worker: failed attempts in a row, and the time of the next one."""
-        self._always_too_large: set[int] = set()
-        """The launches of workers that exceeded the memory limit before their first batch."""
+        self._at_first: dict[int, int] = {}
+        """The memory of the workers that exceeded the limit before their first batch, by launch."""
 
     async def run(self) -> None:
         while True:
@@ -59,7 +59,8 @@ class Recycler:
     async def check(self) -> None:
         """Replace every worker that exceeds a limit, unless a failed attempt was too recent."""
         workers = self._supervisor.current_workers()
-        self._always_too_large.intersection_update(worker.launch for worker in workers)
+        known = self._at_first
+        self._at_first = {one.launch: known[one.launch] for one in workers if one.launch in known}
         for worker in workers:
             reason = self._reason(worker)
             if reason and self._clock() >= self._failures.get(worker.index, (0, 0.0))[1]:
@@ -69,13 +70,13 @@ class Recycler:
         """Return why to replace a worker; empty if there is no reason."""
         if not worker.batches or worker.ended.done():
             return ""
-        limits = self.limits
+        limits, limit_bytes = self.limits, self.limits.memory_bytes
         if limits.batches is not None and worker.batches >= limits.batches:
             return f"has run {plural(worker.batches, 'batch', 'batches')}"
-        if limits.memory_bytes is None or worker.pid is None or worker.launch in self._always_too_large:
+        if limit_bytes is None or worker.pid is None or self._at_first.get(worker.launch, 0) > limit_bytes:
             return ""
         memory_bytes = resident_bytes(worker.pid)
-        return f"uses {mebibytes(memory_bytes)}" if memory_bytes > limits.memory_bytes else ""
+        return f"uses {mebibytes(memory_bytes)}" if memory_bytes > limit_bytes else ""
 
     async def _recycle(self, worker: WorkerProcess, reason: str) -> None:
         index = worker.index
@@ -102,7 +103,7 @@ class Recycler:
             return
         memory_bytes = resident_bytes(worker.pid)
         if limit_bytes is not None and memory_bytes > limit_bytes:
-            self._always_too_large.add(worker.launch)
+            self._at_first[worker.launch] = memory_bytes
             log.warning(
                 "worker %d uses %s before its first batch, more than the limit of %s; it will not be "
                 "replaced for its memory. Raise the limit",
