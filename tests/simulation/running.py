@@ -226,8 +226,8 @@ class RunningService:
             await self._supervisor.replace(process)
 
     async def resize(self) -> None:
-        before, workers = self._supervisor.workers, self._workers + self._choices.choice([0, 1, 2])
-        await self._supervisor.resize(workers)
+        workers = self._workers + self._choices.choice([0, 1, 2])
+        before = await self._supervisor.resize(workers)
         self.served.events.expect_workers(range(before, workers))
         self.served.events.forget_workers(range(workers, before))
 

@@ -268,8 +268,7 @@ def _scaling(served: ServedService, supervisor: Supervisor, options: ServeOption
     count = options.worker_count
 
     async def resize(workers: int) -> None:
-        before = supervisor.workers
-        await supervisor.resize(workers)
+        before = await supervisor.resize(workers)
         served.events.expect_workers(range(before, workers))
         served.events.forget_workers(range(workers, before))
 

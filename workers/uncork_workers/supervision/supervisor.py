@@ -135,10 +135,10 @@ class Supervisor:
         for index in range(self.workers):
             self._monitor(_WorkerHandle(index))
 
-    async def resize(self, workers: int) -> None:
+    async def resize(self, workers: int) -> int:
         """Keep another number of workers alive, after the replacements that are under way.
 
-        Those with the highest indexes start, or finish their batch and exit.
+        Those with the highest indexes start, or finish their batch and exit. Return the number until then.
         """
         async with self._replacing:
             for index in range(self.workers, workers):
@@ -148,7 +148,8 @@ class Supervisor:
                 handle.replaced.set()
                 if handle.process is not None and not self._retire(handle.process.launch):
                     self.kill(handle.process.launch)
-            self.workers = workers
+            before, self.workers = self.workers, workers
+        return before
 
     def kill(self, launch: int) -> None:
         """Kill a process; unless it was replaced, its worker is started again."""
