@@ -104,7 +104,7 @@ class Driver:
         self._pending: dict[int, tuple[float, Mapping[str, float]]] = {}
         """Launches whose actors do not run yet: since when, and what they need."""
         self._codes: dict[str, Any] = {}
-        """References to archives in Ray's object store, by digest."""
+        """A reference to the last archive in Ray's object store, by digest."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: asyncio.Task[str] | None = None
         """Asks the cluster for its resources, which takes minutes if it cannot be reached."""
@@ -173,7 +173,8 @@ class Driver:
         if code is None:
             return "", b""
         if code.digest not in self._codes:
-            self._codes[code.digest] = cluster.put(Path(code.archive).read_bytes())
+            # Ray keeps the one before as long as a launch needs it.
+            self._codes = {code.digest: cluster.put(Path(code.archive).read_bytes())}
         return code.digest, self._codes[code.digest]
 
     def _attach(self, command: Attach) -> None:
