@@ -15,7 +15,7 @@ class MemoryLimits:
     """Learns limits from the replies of workers, and sets them in the dispatcher.
 
     A limit belongs to a place, the index of a worker: the next process there starts with it, unless
-    another program has started it on another machine. Other code starts without.
+    another program has started one of both on another machine. Other code starts without.
 
     Args:
         counts_cost: returns True for an API that limits cost instead of rows.
@@ -47,8 +47,9 @@ class MemoryLimits:
         self, worker: int, index: int, limits: Mapping[str, float], apis: Collection[str], *, host: str
     ) -> None:
         """Limit the batches of a worker that has become ready; its warm-up has found ``limits``."""
-        if worker < 0 and self._hosts.get(index) != host:
-            # It only got the number that was free.
+        before = self._workers.get(index, worker)
+        if min(before, worker) < 0 and self._hosts.get(index) != host:
+            # They only have the number in common.
             for known in (self._said, self._survived):
                 for place in [one for one in known if one[1] == index]:
                     del known[place]

@@ -10,6 +10,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import gateway
 from tests.gateway.running import turns
 from tests.gateway.services.memory_stage import SERVES, answered, metrics
+from tests.loops import until
 from uncork_workers.wire.messages import Hello, Ready
 from uncork_workers.wire.schema import ApiSettings
 
@@ -133,6 +134,23 @@ async def test_a_worker_that_stays_begins_without_and_learns_again(tmp_path: Pat
         assert await metrics(on, "uncork_batch_limit{") == [
             'uncork_batch_limit{api="echo",service="fake",worker="1"} 2.0'
         ]
+
+
+async def test_a_worker_that_gets_the_number_of_one_elsewhere_begins_without(tmp_path: Path) -> None:
+    """As after a reload with more workers."""
+    async with gateway(tmp_path, workers=1) as on:
+        elsewhere = await on.connect()
+        elsewhere.send(Hello(index=1, service=SERVES, host="elsewhere"))
+        elsewhere.send(Ready())
+        await on.service.batching.ready.wait()
+        await answered(on, elsewhere, limit=3.0)
+        elsewhere.close()
+        await until(lambda: not on.service.pool.ready())
+        here = await on.worker(index=1, serves=SERVES)
+
+        [batch] = await answered(on, here)
+        assert batch.fits is None
+        assert await metrics(on, "uncork_batch_limit{") == []
 
 
 async def test_cost_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
