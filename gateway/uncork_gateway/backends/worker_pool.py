@@ -210,13 +210,12 @@ class WorkerPool:
     def take_over(self, launches: Collection[int], *, renewed: bool = False) -> set[int]:
         """Replace workers with standby processes of the same indexes; return the replaced launches.
 
-        If the service is ``renewed``, the new processes may have different code.
-
-        The replaced workers finish their batches and retire. If no other worker stays in service, workers
-        that have not identified themselves retire too, because they may run older code.
+        The replaced workers finish their batches and retire. If the service is ``renewed``, the new processes
+        may have different code; if no other worker stays in service then, workers that have not identified
+        themselves retire too, because they may run older code.
         """
         heirs, places = self._named(launches), {heir.index for heir in self._named(launches)}
-        if not self.any_left_by(launches):
+        if renewed and not self.any_left_by(launches):
             places.add(None)
         # First those that wait, which the end of the others would let in.
         replaced = [one for one in (*self.held(), *self.in_service()) if one.index in places]

@@ -179,16 +179,21 @@ async def test_others_go_on_when_one_is_replaced(tmp_path: Path) -> None:
         assert sorted(on.pool.states()) == ["idle", "idle", "starting"]
 
 
-async def test_one_that_has_not_said_its_index_goes_when_nobody_stays(tmp_path: Path) -> None:
-    """It may run older code."""
+@pytest.mark.parametrize("renewed", [True, False])
+async def test_one_that_has_not_said_its_index_goes_when_all_are_renewed(
+    tmp_path: Path, *, renewed: bool
+) -> None:
+    """It may run older code. The recycling of another worker does not end it."""
     async with stage(tmp_path) as on:
         starting = await on.connect()
         await turns(50)
         await on.standby()
         assert not on.pool.any_left_by([2])
 
-        assert on.pool.take_over([2]) == set()
-        await starting.dropped()
+        assert on.pool.take_over([2], renewed=renewed) == set()
+        assert len(on.pool.in_service()) == (1 if renewed else 2)
+        if renewed:
+            await starting.dropped()
 
 
 async def test_closing_lets_all_kinds_of_workers_go(tmp_path: Path) -> None:

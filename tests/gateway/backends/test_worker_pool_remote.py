@@ -208,7 +208,7 @@ async def test_an_idle_connection_that_was_given_up_gets_no_batch() -> None:
 
 
 async def test_a_launched_worker_has_the_index_of_its_launch() -> None:
-    """It may run older code until it has described itself, and goes when others take over."""
+    """It may run older code until it has described itself, and goes when a reload replaces the others."""
     async with worker_port(reserved=1) as on:
         starting, _ = await on.dial(instance="launch 1", launch=1)
         new, _ = await on.dial(instance="launch 2", launch=2, standby=True)
@@ -216,7 +216,7 @@ async def test_a_launched_worker_has_the_index_of_its_launch() -> None:
         new.send(Ready())
         assert [(await on.news.news.get())[0] for _ in range(2)] == ["described", "stands by"]
 
-        assert on.pool.take_over([2]) == set()
+        assert on.pool.take_over([2], renewed=True) == set()
         assert (await on.news.news.get())[0] == "ready"
         await starting.dropped()
         assert on.pool.ready() == {0}
