@@ -39,6 +39,16 @@ def test_what_is_packed_can_be_unpacked(folder: Path, into: Path, tmp_path: Path
     assert (tmp_path / "node" / code.digest / "svc.py").read_text() == "1"
 
 
+def test_an_archive_that_was_removed_is_made_again(folder: Path, into: Path) -> None:
+    """As by what cleans the folder of temporary files, while a server runs for weeks."""
+    packer = Packer(folder, into)
+    code = packer.pack()
+    Path(code.archive).unlink()
+
+    assert packer.pack() == code
+    assert Path(code.archive).exists()
+
+
 def test_the_digest_depends_on_names_and_contents_only(folder: Path, into: Path) -> None:
     packer = Packer(folder, into)
     first = packer.pack()

@@ -56,7 +56,8 @@ class Packer:
         status = [(file, file.stat()) for file in files]
         self._check_size({file: one.st_size for file, one in status})
         stamps = [(str(file), one.st_mtime_ns, one.st_size) for file, one in status]
-        if self._packed is not None and self._packed[0] == stamps:
+        # What cleans the folder of temporary files may have removed the archive.
+        if self._packed is not None and self._packed[0] == stamps and Path(self._packed[1].archive).exists():
             return self._packed[1]
         code = self._write(files)
         self._packed = stamps, code
