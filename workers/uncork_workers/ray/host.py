@@ -65,7 +65,8 @@ class Host:
         except OSError as error:
             self._exit_code.set_exception(error)
         else:
-            self._exit_code.set_result(process.wait())
-            end_group(process.pid)
+            code = process.wait()
+            end_group(process.pid)  # first: when the driver knows the code, it kills this process
+            self._exit_code.set_result(code)
         time.sleep(_LINGERS_S)
         os._exit(0)
