@@ -106,6 +106,20 @@ async def test_a_start_that_fails_in_any_way_is_tried_again(error: Exception) ->
         assert supervisor.restarts == 3
 
 
+async def test_the_end_does_not_wait_for_ever_for_a_killed_process() -> None:
+    """It may hang in the kernel. Otherwise no server would stop, and no reload begin after its removal."""
+
+    class Hanging(FarLauncher):
+        def end(self, launch: int, how: str) -> None:
+            """Do nothing."""
+
+    launcher = Hanging()
+    async with supervising(launcher):
+        process = await launcher.launched.get()
+
+    assert launcher.killed == [process.launch]
+
+
 async def test_only_deaths_before_a_first_batch_count() -> None:
     launcher, exits = FarLauncher(), list[WorkerExit]()
     async with supervising(launcher, exits.append) as supervisor:

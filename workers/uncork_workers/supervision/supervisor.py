@@ -21,6 +21,9 @@ log = logging.getLogger("uncork.gateway")
 # The longest time between the notices that a process and its connection have ended. A launcher that watches
 # processes on this machine knows within milliseconds that one has ended.
 _NOTICED_S = 2.0
+# How long the kernel may need to free the memory of a killed process. One that waits for a device or a disk
+# that does not answer may never end.
+_KILLED_S = 30.0
 
 TakeOver = Callable[[Collection[int]], Collection[int]]
 """Switches to the processes of these launches from those with the same indexes. Returns the launches of old
@@ -250,7 +253,8 @@ class Supervisor:
             hurried.cancel()
             for launch in list(running):
                 self.kill(launch)
-            await left
+            await asyncio.wait([left], timeout=_KILLED_S)
+            left.cancel()
 
     @asynccontextmanager
     async def _standing_by(
