@@ -106,6 +106,29 @@ async def test_a_start_that_fails_in_any_way_is_tried_again(error: Exception) ->
         assert supervisor.restarts == 3
 
 
+async def test_more_workers_do_not_wait_for_a_recycled_one() -> None:
+    """Its successor may load a model for minutes, or hang in its setup. Fewer workers can wait."""
+    launcher = FarLauncher()
+    async with supervising(launcher) as supervisor:
+        recycled = await launcher.launched.get()
+        replacing = asyncio.create_task(supervisor.replace(recycled))
+        standby = await launcher.launched.get()
+        await supervisor.resize(2)
+        assert not await replacing
+        more = await launcher.launched.get()
+        assert launcher.killed == [standby.launch]
+        assert set(launcher.running) == {recycled.launch, more.launch}
+
+        replacing = asyncio.create_task(supervisor.replace(recycled))
+        standby = await launcher.launched.get()
+        resizing = asyncio.create_task(supervisor.resize(1))
+        await asyncio.sleep(1)
+        supervisor.mark_ready(standby.launch)
+        assert await replacing
+        await resizing
+        assert set(launcher.running) == {standby.launch}
+
+
 async def test_the_end_does_not_wait_for_ever_for_a_killed_process() -> None:
     """It may hang in the kernel. Otherwise no server would stop, and no reload begin after its removal."""
 

@@ -72,6 +72,8 @@ class Standbys:
         self._supervisor = supervisor
         self.start = start
         self.processes: list[WorkerProcess] = []
+        self.are_ready = False
+        """Whether they can take over; False if they give way to others."""
         self.in_force = False
         """Whether they have taken over."""
 
@@ -129,6 +131,8 @@ class Supervisor:
         """The launches of replacement processes that are ready."""
         self._standby_changed = asyncio.Event()
         self._replacing = asyncio.Lock()
+        self._wanted = workers
+        """How many workers there are after all pending calls of :meth:`resize`."""
         self._replacing_all = 0
         """The number of pending calls of :meth:`replacing_all`."""
         self.restarts = 0
@@ -143,6 +147,8 @@ class Supervisor:
 
         Those with the highest indexes start, or finish their batch and exit. Return the number until then.
         """
+        self._wanted = workers
+        self._standby_changed.set()  # makes a pending replace() give way to more workers
         async with self._replacing:
             for index in range(self.workers, workers):
                 self._monitor(_WorkerHandle(index))
@@ -209,16 +215,16 @@ class Supervisor:
         try:
             async with (
                 self._replacing,
-                self._standing_by(range(self.workers), lambda: False, start) as standbys,
+                self._standing_by(range(self.workers), start) as standbys,
             ):
                 yield standbys
         finally:
             self._replacing_all -= 1
 
     async def replace(self, worker: WorkerProcess) -> bool:
-        """Replace one worker; gives way to :meth:`replacing_all`.
+        """Replace one worker; gives way to :meth:`replacing_all`, and to :meth:`resize` with more workers.
 
-        Returns False, and does nothing, if it has ended or was replaced meanwhile.
+        Returns False, and does nothing, if it has ended, was replaced meanwhile, or gave way.
 
         Raises:
             ReplacementFailed: see :meth:`replacing_all`.
@@ -226,9 +232,10 @@ class Supervisor:
         async with self._replacing:
             if worker not in self.current_workers():
                 return False
-            async with self._standing_by([worker.index], lambda: self._replacing_all > 0) as standbys:
-                standbys.take_over()
-        return True
+            async with self._standing_by([worker.index], gives_way=True) as standbys:
+                if standbys.are_ready:
+                    standbys.take_over()
+        return standbys.in_force
 
     def start_by(self, start: Starter) -> None:
         """Start workers in another way from now on; those that run stay. It must be of the launcher."""
@@ -258,7 +265,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def _standing_by(
-        self, indexes: Sequence[int], gives_way: Callable[[], bool], start: Starter | None = None
+        self, indexes: Sequence[int], start: Starter | None = None, *, gives_way: bool = False
     ) -> AsyncIterator[Standbys]:
         """Give standbys for these workers once they are ready; kill those that do not take over."""
         standbys = Standbys(self, start)
@@ -267,7 +274,7 @@ class Supervisor:
         try:
             for index in indexes:
                 standbys.processes.append(await (start or self._start)(index, standby=True))
-            await self._wait_until_ready(standbys.processes, gives_way)
+            standbys.are_ready = await self._wait_until_ready(standbys.processes, gives_way=gives_way)
             yield standbys
         except (OSError, ValueError) as error:
             raise ReplacementFailed(str(error)) from error
@@ -287,21 +294,20 @@ class Supervisor:
                 self.kill(old.process.launch)
             self._monitor(_WorkerHandle(process.index, process))
 
-    async def _wait_until_ready(
-        self, candidates: Sequence[WorkerProcess], gives_way: Callable[[], bool]
-    ) -> None:
+    async def _wait_until_ready(self, candidates: Sequence[WorkerProcess], *, gives_way: bool) -> bool:
+        """Return True once all are ready, or False to give way."""
         for process in candidates:
             process.ended.add_done_callback(lambda _: self._standby_changed.set())
         while True:
             self._standby_changed.clear()
-            if gives_way():
-                raise ReplacementFailed("a replacement of all workers is pending")
             for process in candidates:
                 if process.ended.done():
                     how = f"new worker {process.index} {process.ended.result()}"
                     raise ReplacementFailed(self._explain(process.index) or how)
             if all(process.launch in self._ready for process in candidates):
-                return
+                return True
+            if gives_way and (self._replacing_all or self._wanted > self.workers):
+                return False
             await self._standby_changed.wait()
 
     def _monitor(self, handle: _WorkerHandle) -> None:
