@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.gateway.backends.model_servers.fake_server import fake_server
+from tests.gateway.cost.budget import Bytecodes
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import client_of, gateway, problem
 from tests.gateway.proxy_stage import V1, Model, doubles, error, proxy, rows_body, served
@@ -37,6 +38,17 @@ def test_nothing_else_is_a_key(name: bytes, value: bytes) -> None:
     """Not the name of the scheme alone, not a key in another header, not a part of a key."""
     assert not KEYS.admit([(name, value), (b"x-key", KEY.encode()), (b"authorization", KEY[:-1].encode())])
     assert not KEYS.admit([(b"authorization", b"Basic " + KEY.encode()), (b"x-api-key", KEY[1:].encode())])
+
+
+def test_many_keys_do_not_make_many_headers_costly() -> None:
+    """A client without a key chooses how many headers are compared with all keys."""
+    keys = ApiKeys([b"a-key-of-the-tests-%d" % number for number in range(1000)])
+    guesses = [(b"x-api-key", b"%d" % number) for number in range(100)]
+
+    with Bytecodes() as counted:
+        assert not keys.admit(guesses)
+
+    assert counted.bytecodes < 100 * len(guesses)
 
 
 def test_a_file_has_a_key_a_line(tmp_path: Path) -> None:
