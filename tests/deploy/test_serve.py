@@ -15,6 +15,7 @@ import pytest
 from tests.deploy.manifests import DEPLOY, read_options
 from tests.loops import HANG_S
 from uncork.server.servers import KEEP_ALIVE_S
+from uncork_gateway.pages.models.triton import TritonPages
 
 UNIT = DEPLOY / "systemd/uncork.service"
 
@@ -66,3 +67,17 @@ def test_nginx_closes_its_connections_first() -> None:
     assert int(kept_s) < KEEP_ALIVE_S
     assert int(most_mib) * 2**20 == serve["max_body_bytes"]
     assert int(port) == serve["port"]
+
+
+def test_nginx_hides_what_the_admin_port_has() -> None:
+    """It hides nothing of a model that is named stats."""
+    [hidden] = re.findall(r"location ~ (\S+) {", (DEPLOY / "nginx/uncork.conf").read_text())
+    statistics = TritonPages(dict, list).statistics_routes()
+    operating = ["/metrics", "/status", "/dashboard", "/dashboard/events"]
+    operating += [route.path.format(model="m", version="1") for route in statistics]
+    for_clients = ["/v2/models/m", "/v2/models/stats/infer", "/v2/models/stats/versions/1/infer"]
+
+    assert [path for path in operating if not re.search(hidden, path)] == []
+    assert [path for path in for_clients if re.search(hidden, path)] == []
+    for_grpc = (DEPLOY / "nginx/uncork-grpc.conf").read_text()
+    assert "location = /inference.GRPCInferenceService/ModelStatistics {\n        return 404;" in for_grpc
