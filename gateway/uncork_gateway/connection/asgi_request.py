@@ -33,7 +33,7 @@ from uncork_gateway.telemetry.access_log import log_request
 
 log = logging.getLogger("uncork.gateway")
 
-_NOT_IN_HEADERS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_NOT_IN_HEADERS = re.compile(rb"[\0\r\n]")
 _HOP_BY_HOP = (b"connection", b"transfer-encoding")
 
 

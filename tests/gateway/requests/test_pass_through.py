@@ -90,6 +90,16 @@ async def test_an_answer_without_its_body(method: str, status: int, promised: in
         assert server.calls[0].method == method.encode()
 
 
+async def test_a_header_may_have_control_characters() -> None:
+    """The library of the proxy accepts them, as some programs have them in their cookies."""
+    answer = Answer(b"done", 200, ((b"x-note", b"a\x01b\x7fc"),))
+    async with fake_server(lambda call: answer) as server, proxy(server.url) as on:
+        reply = await on.http.get("/x")
+
+        assert (reply.status_code, reply.content) == (200, b"done")
+        assert (b"x-note", b"a\x01b\x7fc") in reply.headers.raw
+
+
 async def test_no_content() -> None:
     """204 has neither a body nor a length."""
     model = Model(lambda call: Answer(b"", 204))
