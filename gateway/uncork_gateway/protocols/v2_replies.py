@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.lenient_json import read_members, read_structs
-from uncork_gateway.protocols.raw_json import NULL, Malformed, elements, written
+from uncork_gateway.protocols.raw_json import NULL, elements, written
 from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2_message import WireTensor, raw_members, read, read_tensors
@@ -45,7 +46,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
             return [InferReply(members=message.members, outputs=outputs, rows=rows[0])]
         shares = split_outputs(outputs, rows)
         members = _split_members(message.members, rows)
-    except Malformed as error:
+    except BadRequest as error:
         raise WrongReply(str(error)) from error
     for at, output in enumerate(outputs):
         if output.parameters:
@@ -72,7 +73,7 @@ def join(parts: Sequence[InferReply]) -> InferReply:
     rows = [part.rows for part in parts]
     try:
         outputs, certain = join_outputs([part.outputs for part in parts], rows)
-    except Malformed as error:
+    except BadRequest as error:
         raise WrongReply(str(error)) from error
     for at, pieces in enumerate(zip(*(part.outputs for part in parts), strict=True)):
         parameters, own_certain = _join_parameters([piece.parameters for piece in pieces], rows)

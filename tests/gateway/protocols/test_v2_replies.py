@@ -130,6 +130,20 @@ def test_a_binary_output_of_another_length_cannot_be_dealt_out(block: bytes) -> 
         split(Content(right.body, ((HEADER, b"-1"),)), [1, 1])
 
 
+def test_more_texts_than_are_counted_are_a_wrong_reply() -> None:
+    """The model server then gets the requests one by one, or the whole request that was cut."""
+    data = bytes(4 * 1_200_000)
+    described = b'{"name":"x","shape":[2,600000],"datatype":"BYTES","parameters":{"binary_data_size":%d}}'
+    text = b'{"outputs":[%b]}' % (described % len(data))
+    content = Content(text + data, ((HEADER, b"%d" % len(text)),))
+
+    with pytest.raises(WrongReply, match="at most 1000000 values"):
+        split(content, [1, 1])
+    [alone] = split(content, [2])
+    with pytest.raises(WrongReply, match="at most 1000000 values"):
+        join([alone, alone])
+
+
 @given(data=st.data())
 def test_any_bytes_are_dealt_out_or_are_a_wrong_reply(data: st.DataObject) -> None:
     """Malformed replies raise only WrongReply when split or joined."""
