@@ -51,7 +51,7 @@ class Assets:
     def __init__(self, prefix: str, files: Mapping[str, Path]) -> None:
         self._prefix = prefix
         self._files = dict(files)
-        self._packed: dict[str, tuple[bytes, str]] = {}
+        self._packed: dict[str, tuple[bytes, bytes, str]] = {}
         self._packing = asyncio.Lock()
 
     def route(self) -> Route:
@@ -59,7 +59,7 @@ class Assets:
 
     async def url(self, name: str) -> str:
         """Return a file's URL, relative to the page at ``prefix``; it changes with the file."""
-        _, version = await self._pack(name)
+        *_, version = await self._pack(name)
         return f"{self._prefix.rpartition('/')[2]}/{name}?v={version}"
 
     async def urls(self) -> dict[str, str]:
@@ -71,7 +71,7 @@ class Assets:
         if name not in self._files:
             # Not with the text of unknown routes, which names those that need a key.
             return problem_response(request.scope, 404, f"there is no file {name!r}")
-        packed, version = await self._pack(name)
+        packed, plain, version = await self._pack(name)
         # A URL with a version never changes its content.
         this = request.query_params.get("v") == version
         headers = {
@@ -85,11 +85,10 @@ class Assets:
         media_type = _MEDIA_TYPES[self._files[name].suffix]
         if "gzip" in request.headers.get("accept-encoding", ""):
             return Response(packed, headers={**headers, "content-encoding": "gzip"}, media_type=media_type)
-        plain = await asyncio.to_thread(gzip.decompress, packed)
         return Response(plain, headers=headers, media_type=media_type)
 
-    async def _pack(self, name: str) -> tuple[bytes, str]:
-        """Return a file, compressed, and its version."""
+    async def _pack(self, name: str) -> tuple[bytes, bytes, str]:
+        """Return a file, compressed and as it is, and its version."""
         async with self._packing:
             if name not in self._packed:
                 self._packed[name] = await asyncio.to_thread(_pack, self._files[name])
@@ -129,8 +128,8 @@ def html_page(html: str, status: int = 200) -> Response:
     return Response(html, status, headers={**headers, **_NOSNIFF}, media_type=_HTML)
 
 
-def _pack(path: Path) -> tuple[bytes, str]:
-    """Return a file, compressed, and a hash of its content."""
+def _pack(path: Path) -> tuple[bytes, bytes, str]:
+    """Return a file, compressed and as it is, and a hash of its content."""
     plain = path.read_bytes()
     # A fixed time in the gzip header: the same file must have the same version in every process.
-    return gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:16]
+    return gzip.compress(plain, mtime=0), plain, hashlib.sha256(plain).hexdigest()[:16]

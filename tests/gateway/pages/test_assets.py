@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 
 from uncork_gateway.pages.assets import Assets, html_page, package_folder
 
@@ -64,6 +65,16 @@ async def test_a_file_is_read_once(tmp_path: Path) -> None:
         after = await http.get("/page/script.js")
 
     assert after.content == before.content
+
+
+async def test_a_request_for_a_file_costs_no_work(tmp_path: Path) -> None:
+    """It needs no API key. A client may read nothing of the response, or get only its head."""
+    route = files(tmp_path).route()
+    scope = {"type": "http", "path_params": {"name": "script.js"}, "query_string": b"", "headers": []}
+    replies = [await route.endpoint(Request(scope)) for _ in range(2)]
+
+    assert replies[0].body.decode() == SCRIPT
+    assert replies[0].body is replies[1].body
 
 
 @pytest.mark.parametrize("path", ["/page/a.js", "/page/..%2Fa.js", "/page/%2E%2E/a.js", "/page/"])
