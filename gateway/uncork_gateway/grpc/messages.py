@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError, Message
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.errors import BadRequest
+from uncork_gateway.protocols.limits import TooMany
 
 # An empty field takes two bytes of a message, but up to 16 in memory, and a message in it 144. The limit is
 # as many values as a request may have by default.
@@ -65,7 +66,8 @@ def parse(kind: Any, data: bytes) -> Any:
     """Parse a message of a class.
 
     Raises:
-        BadRequest: if the bytes are not such a message, or it has too many fields.
+        BadRequest: if the bytes are not such a message.
+        TooMany: if it has too many fields.
     """
     try:
         if len(data) > _MOST_UNCOUNTED_BYTES:
@@ -81,7 +83,7 @@ def _check_fields(kind: Any, data: bytes) -> None:
     """Count the fields of a large message before they take memory.
 
     Raises:
-        BadRequest: if there are too many.
+        TooMany: if there are too many.
         DecodeError, IndexError: if the bytes are no message.
     """
     left, messages = _MOST_FIELDS, [(kind.fields_by_number, 0, len(data))]
@@ -107,7 +109,7 @@ def _check_fields(kind: Any, data: bytes) -> None:
                 case 5:
                     at += 4
             if left < 0:
-                raise BadRequest(f"a message may have at most {_MOST_FIELDS} fields; send several requests")
+                raise TooMany(f"a message may have at most {_MOST_FIELDS} fields; send several requests")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

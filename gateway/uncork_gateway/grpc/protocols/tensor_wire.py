@@ -113,6 +113,7 @@ class TensorWire(ABC):
 
         Raises:
             BadRequest: if the bytes are not such a message.
+            TooMany: if it has too many fields.
         """
         return parse(self.request, message)
 

@@ -16,6 +16,7 @@ from uncork_gateway.grpc.proxy.metadata import to_metadata
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header, value_of, with_request_id
+from uncork_gateway.protocols.limits import TooMany
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_gateway.requests.proxy_target import Merging, RequestInParts, RequestParts
 from uncork_gateway.telemetry.metrics import ApiTally
@@ -56,7 +57,10 @@ class ProxyCall(RequestInParts, UnaryRequest):
     def _dispatch(self, message: bytes) -> None:
         wire, merging, head = self._wire, self._merging, self._head
         to_metadata(head.metadata)  # Metadata that cannot be sent must not fail the call of others.
-        parsed = wire.read(message)
+        try:
+            parsed = wire.read(message)
+        except TooMany:
+            parsed = wire.request()  # It names no model, so that the message is relayed.
         model = wire.model_of(parsed)
         if can_be_known(model):
             self._model = model

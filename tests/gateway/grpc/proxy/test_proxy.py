@@ -317,6 +317,17 @@ async def test_a_request_that_cannot_share_a_call_is_relayed_as_it_is(request_: 
         assert 0 < (call.time_left_s or 0) < HANG_S + 2
 
 
+async def test_a_request_of_more_fields_than_are_read_is_relayed() -> None:
+    """Each number counts. Uncork's own services refuse such a request, but a model server may take it."""
+    contents = {"int64_contents": [1] * 1_100_000}
+    tensor = {"name": "x", "datatype": "INT64", "shape": [1, 1_100_000], "contents": contents}
+    request = message("inference.ModelInferRequest")(model_name="m", inputs=[tensor]).SerializeToString()
+    async with merging(lambda call: ok(b"\xff any")) as (on, fake):
+        answer = await on.call(request)
+        assert (answer.code, answer.message) == (Code.OK, b"\xff any")
+        assert [call.body for call in fake.calls] == [request]
+
+
 async def test_a_relayed_error_is_the_servers() -> None:
     reply = Reply(code=Code.FAILED_PRECONDITION, text="no sequence", trailers=(("x-last", "2"),))
     async with merging(lambda call: reply) as (on, _):
