@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, Message
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.limits import TooMany
+from uncork_gateway.protocols.raw_json import TooMany
 
 # An empty field takes two bytes of a message, but up to 16 in memory, and a message in it 144. The limit is
 # as many values as a request may have by default.

@@ -9,18 +9,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.raw_json import without_strings
+from uncork_gateway.protocols.raw_json import TooMany, without_strings
 
 _CHUNK_BYTES = 2**18
 # Change of the depth of nesting after each byte.
 _DEPTHS = np.zeros(256, np.int8)
 _DEPTHS[list(b"[{")] = 1
 _DEPTHS[list(b"]}")] = -1
-
-
-class TooMany(BadRequest):
-    """A request has too many rows or values for the gateway to process one by one."""
 
 
 class Limits(NamedTuple):

@@ -51,6 +51,10 @@ class Malformed(BadRequest):
     """A body violates the protocol: 400 if a client sent it, 502 if a model server did."""
 
 
+class TooMany(BadRequest):
+    """A request has too many rows or values for the gateway to process one by one."""
+
+
 def check_utf8(body: bytes, name: str = "the body") -> None:
     """Check a text whose raw parts msgspec does not check.
 
@@ -69,6 +73,7 @@ def read_object(body: bytes, name: str = "the body") -> dict[str, Raw]:
 
     Raises:
         Malformed: if the body, which errors call ``name``, is not an object.
+        TooMany: if it has too many values, and msgspec cannot read it.
     """
     check_utf8(body, name)
     try:
@@ -276,9 +281,9 @@ def _read_object_leniently(body: bytes, name: str) -> dict[str, Raw]:
 
 
 def _check_lenient(body: bytes, name: str) -> None:
-    """Raise Malformed if there are too many values for Python's parser, which builds an object for each."""
+    """Raise TooMany if there are too many values for Python's parser, which builds an object for each."""
     if _separators(body) > _MOST_LENIENT and _separators(without_strings(body)) > _MOST_LENIENT:
-        raise Malformed(
+        raise TooMany(
             f"{name} with NaN, Infinity or half a surrogate pair may have at most {_MOST_LENIENT} values; "
             "send several requests"
         )

@@ -6,8 +6,8 @@ from itertools import accumulate, chain, pairwise
 from msgspec import Raw
 
 from uncork_dispatcher.wording import plural
+from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import (
-    Malformed,
     Parts,
     elements,
     is_list,
@@ -45,7 +45,7 @@ def split(body: bytes, rows: Sequence[int], *, drop_batch_id: bool) -> list[Rows
             return [{_PREDICTIONS: share} for share in _split(only, rows)]
         values = _values(read_object(body, "the response"), drop_batch_id=drop_batch_id)
         shares = {path: _shares(path, text, rows) for path, text in values.items()}
-    except Malformed as error:
+    except BadRequest as error:
         raise WrongReply(str(error)) from error
     except RecursionError as error:
         raise WrongReply("the response is nested too deeply") from error

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from uncork_gateway.headers import Header, value_of
-from uncork_gateway.protocols.limits import TooMany
+from uncork_gateway.protocols.raw_json import TooMany
 
 JSON = (b"content-type", b"application/json")
 

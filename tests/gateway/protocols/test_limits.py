@@ -20,8 +20,8 @@ from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
-from uncork_gateway.protocols.limits import Limits, TooMany
-from uncork_gateway.protocols.raw_json import without_strings
+from uncork_gateway.protocols.limits import Limits
+from uncork_gateway.protocols.raw_json import TooMany, without_strings
 from uncork_gateway.protocols.rows import RowsWire
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content, Unmergeable
@@ -179,6 +179,12 @@ def test_the_proxy_passes_on_what_it_does_not_take_apart() -> None:
         V2Wire().parse(Content(*v2_body([one], binary=True)))
     with pytest.raises(Unmergeable, match="rows"):
         V2GrpcWire().parse(Content(infer_request(one).SerializeToString()))
+    row = f"[NaN,{ones(2**20)}]"
+    tensor = f'{{"name":"x","shape":[1,{2**20 + 1}],"datatype":"FP32","data":{row}}}'
+    with pytest.raises(Unmergeable, match="with NaN"):
+        RowsWire(add_batch_id=False).parse(Content(f'{{"instances":[{row}]}}'.encode()))
+    with pytest.raises(Unmergeable, match="with NaN"):
+        V2Wire().parse(Content(f'{{"inputs":[{tensor}]}}'.encode()))
 
 
 @given(value=st.lists(st.text(alphabet='a\\",[{é') | st.integers()))

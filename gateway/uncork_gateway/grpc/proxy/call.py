@@ -16,7 +16,7 @@ from uncork_gateway.grpc.proxy.metadata import to_metadata
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header, value_of, with_request_id
-from uncork_gateway.protocols.limits import TooMany
+from uncork_gateway.protocols.raw_json import TooMany
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_gateway.requests.proxy_target import Merging, RequestInParts, RequestParts
 from uncork_gateway.telemetry.metrics import ApiTally
