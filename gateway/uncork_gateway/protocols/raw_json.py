@@ -138,7 +138,7 @@ def form_of(text: Raw) -> Hashable:
     skeleton = row.translate(None, _NUMERALS)
     if b'"' not in skeleton:
         skeleton = skeleton.replace(b"NaN", b"").replace(b"Infinity", b"")
-    if not skeleton.strip(b"[],"):
+    if not skeleton.strip(b"[],") and not (b"[]" in skeleton and _has_empty_list(row)):
         return skeleton
     found = _TOKEN.finditer(row)
     tokens = (match[0] for match in islice(found, _MOST_TOKENS))
@@ -154,11 +154,18 @@ def forms_of(values: Sequence[Raw]) -> Hashable:
     first = form_of(values[0])
     if len(values) == 1 or b'"' in bytes(values[0]):
         return first
-    joined = b";".join(values).replace(b"true", b"false").replace(b"NaN", b"").replace(b"Infinity", b"")
-    if len(set(joined.translate(None, _NUMERALS).split(b";"))) == 1:
+    joined = b";".join(values).replace(b"true", b"false")
+    numbers = joined.replace(b"NaN", b"").replace(b"Infinity", b"")
+    skeletons = set(numbers.translate(None, _NUMERALS).split(b";"))
+    if len(skeletons) == 1 and not (b"[]" in skeletons.pop() and _has_empty_list(joined)):
         return first
     forms = frozenset(map(form_of, values))
     return first if len(forms) == 1 else forms
+
+
+def _has_empty_list(text: bytes) -> bool:
+    """Return True if a text has an empty list; without numerals, a list of one number looks like it."""
+    return b"[]" in text.translate(None, SPACE)
 
 
 def _form(tokens: Iterator[bytes], first: bytes, depth: int) -> Hashable:

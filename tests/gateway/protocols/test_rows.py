@@ -205,6 +205,8 @@ ALIKE = [
     (b"[1, 2]", b"[ -0.5,NaN]"),
     (b"[1, 2, 3]",),
     (b"[]", b"[ ]"),
+    (b"[1]", b"[ NaN ]"),
+    (b"[[1], []]", b"[[2],[]]"),
     (b"[[1, 2], [3, 4]]", b"[ [1.5,2],[3,4] ]"),
     (b"[[1], [2], [3], [4]]",),
     (b"[true, false]", b"[false, false]"),
@@ -254,6 +256,8 @@ def test_a_row_of_another_kind_keeps_its_request_apart() -> None:
     assert len(keys(b"[null, 1]", b'[null, 1], [null, "a"]')) == 1
     apart = (b'[1, 2], [3, "a"]', b"[1, 2], [true, false]", b"[1, 2], null", b"[1, 2], [3]")
     assert len(keys(b"[1, 2]", *apart)) == 1 + len(apart)
+    assert len(keys(b"[1]", b"[2], [NaN]")) == 1
+    assert len(keys(b"[1]", b"[ ]", b"[1], [ ]")) == 3
     assert len(keys(b"true", b"true, 2", b'true, ";"')) == 3
 
 
