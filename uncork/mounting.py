@@ -173,12 +173,7 @@ def _target_of(service: object) -> str:
 
 
 def _options(target: str, values: Mapping[str, Any]) -> ServeOptions:
-    """Return the options of a service.
-
-    Raises:
-        TypeError: if there is no such option.
-        WrongUsage: if a value is not accepted.
-    """
+    """Return the options of a service."""
     known = {name: one for name, one in option_parameters(ServeOptions).items() if name in _KNOWN}
     for name, value in values.items():
         if name not in known:
@@ -194,11 +189,7 @@ def _options(target: str, values: Mapping[str, Any]) -> ServeOptions:
 
 
 def _check(name: str, value: object, parameter: inspect.Parameter) -> None:
-    """Check a value as the command line does.
-
-    Raises:
-        WrongUsage: if it is not accepted.
-    """
+    """Check a value as the command line does."""
     info = parameter_info(parameter.annotation)
     assert info is not None
     types, wanted = _KINDS[kind_of(parameter)]

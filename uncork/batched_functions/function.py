@@ -73,11 +73,7 @@ class Batched(Generic[P, R]):
         return self.__get__(args[0], args[0])
 
     def _with_instance(self) -> Queues:
-        """Return the queues of this function.
-
-        Raises:
-            TypeError: for a method without its instance, because each instance has its own.
-        """
+        """Return the queues of this function."""
         if self._queues.parameters.takes_instance:
             raise TypeError(
                 f"{self._definition.rules.name} is a method, and this is about one instance: write "

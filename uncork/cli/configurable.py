@@ -100,11 +100,7 @@ def _for_load_test(layer: Configuration, *, on_ray: bool) -> Configuration:
 
 
 def _values(settings: Mapping[str, RawSetting], context: typer.Context) -> dict[str, Any]:
-    """Return the values of settings, as the command line would give them.
-
-    Raises:
-        WrongUsage: if one is wrong.
-    """
+    """Return the values of settings, as the command line would give them."""
     values = {}
     for parameter in context.command.params:
         setting = settings.get(str(parameter.name))

@@ -95,11 +95,7 @@ def renewed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[str
 
 
 def _contents_of(options: Any, names: Sequence[str]) -> dict[str, bytes]:
-    """Return a digest of each file that these options name.
-
-    Raises:
-        WrongUsage: if one cannot be read.
-    """
+    """Return a digest of each file that these options name."""
     found = {}
     for name in names:
         file: Path | None = getattr(options, name, None)
@@ -158,11 +154,7 @@ def token_in(file: Path, *, option: str) -> bytes:
 
 
 def _keys_in(file: Path | None) -> ApiKeys | None:
-    """Return the keys in the file of ``--api-key-file``; None without a file.
-
-    Raises:
-        WrongUsage: if it cannot be used.
-    """
+    """Return the keys in the file of ``--api-key-file``; None without a file."""
     if file is None:
         return None
     try:

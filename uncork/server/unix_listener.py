@@ -45,11 +45,7 @@ def unix_listener(path: Path) -> Iterator[socket.socket]:
 
 
 def _remove_left_behind(path: Path) -> None:
-    """Remove the socket of a server that was killed.
-
-    Raises:
-        OSError: if a server listens there, or the file is none that a server left.
-    """
+    """Remove the socket of a server that was killed."""
     try:
         is_socket = stat.S_ISSOCK(path.lstat().st_mode)
     except FileNotFoundError:

@@ -113,11 +113,7 @@ class TextModel(Native):
         """Return the response to a request from its rows, a JSON list."""
 
     def _texts(self, name: str, listed: Raw) -> list[Raw]:
-        """Return the texts in a list of the body.
-
-        Raises:
-            BadRequest: if there are none, or too many.
-        """
+        """Return the texts in a list of the body."""
         self._codec.limits.check_items(listed)
         texts = elements(listed)
         if not texts:

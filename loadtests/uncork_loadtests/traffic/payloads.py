@@ -110,11 +110,7 @@ def _calling(function: Callable[[int], Any], *, head: bytes) -> Source:
 
 
 def _made(function: Callable[[int], Any], number: int) -> tuple[bytes, bytes | None]:
-    """Return the body of a request, and the right answer if the function gives one.
-
-    Raises:
-        ValueError: if the function raises, or returns something else.
-    """
+    """Return the body of a request, and the right answer if the function gives one."""
     try:
         made = function(number)
         body, expected = made if isinstance(made, tuple) else (made, None)

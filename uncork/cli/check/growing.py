@@ -163,12 +163,7 @@ class Batches:
 
 
 def _check_answered(executed: Executed) -> None:
-    """Check that the handler answered each request of a batch in one call.
-
-    Raises:
-        Refused: if it rejected one.
-        Failed: if it failed.
-    """
+    """Check that the handler answered each request of a batch in one call."""
     reply = executed.reply
     if reply.exceptions:
         raise Failed(_raises(reply.exceptions[0]))

@@ -172,11 +172,7 @@ class Reloader:
             raise
 
     async def _replace(self, revision: Revision, reason: str, renewed: Collection[str]) -> str:
-        """Replace the workers, and apply the settings with the new ones; return the outcome.
-
-        Raises:
-            ReplacementFailed: if that is impossible; nothing has changed then.
-        """
+        """Replace the workers, and apply the settings with the new ones; return the outcome."""
         started = time.monotonic()
         log.info("%s: starting new workers", reason)
         await revision.replace(renewed)

@@ -208,22 +208,14 @@ class Revision:
         self._running.leaving.remove(service)
 
     def _prepare_all(self, standbys: Mapping[str, Standbys]) -> dict[str, ServiceChange]:
-        """Return the changes of the services that stay.
-
-        Raises:
-            ValueError: if one is impossible, or two together.
-        """
+        """Return the changes of the services that stay."""
         changes = {name: self._prepare(name, standbys.get(name)) for name in self._kept}
         prepared = {name: one.prepared for name, one in changes.items() if one.prepared is not None}
         check_together({name: one.offer for name, one in prepared.items()})
         return changes
 
     def _prepare(self, name: str, standbys: Standbys | None) -> ServiceChange:
-        """Return the change of a service, with the standbys of its workers if there are any.
-
-        Raises:
-            ValueError: if it is impossible.
-        """
+        """Return the change of a service, with the standbys of its workers if there are any."""
         service, settings = self._running.services[name], self._settings(name)
         served = service.served
         try:

@@ -301,11 +301,7 @@ def find_apis(service: type[Service]) -> list[ApiDefinition]:
 
 
 def _check_methods(service: type[Service], apis: Collection[ApiDefinition]) -> None:
-    """Check that each stage is a method of the service that no two threads would run at one time.
-
-    Raises:
-        DefinitionError: if one is not.
-    """
+    """Check that each stage is a method of the service that no two threads would run at one time."""
     stages = {"prepare": {one.prepare for one in apis}, "finish": {one.finish for one in apis}}
     concurrent = [one.name for one in apis if one.description.concurrency > 1]
     staged = [one.name for one in apis if one.has_stages]

@@ -161,11 +161,7 @@ def _as_scores(scores: Any, parameters: Sequence[Mapping[str, Any]]) -> list[Any
 
 
 def _listed(returned: Any, expected: int) -> Any:
-    """Return an array or a list with NumPy arrays in it.
-
-    Raises:
-        WrongResult: if it is neither.
-    """
+    """Return an array or a list with NumPy arrays in it."""
     found = on_host(returned)
     if not isinstance(found, Sized) or getattr(found, "shape", None) == ():
         raise no_results(found, expected)

@@ -53,11 +53,7 @@ def pad(
 
 
 def _as_array(row: ArrayLike, at: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return a row as an array of the type.
-
-    Raises:
-        ValueError: if it has another number of axes than one, or its values do not fit the type.
-    """
+    """Return a row as an array of the type."""
     try:
         array = np.asarray(row)
     except ValueError:  # nested lists of different lengths
@@ -78,11 +74,7 @@ def _as_array(row: ArrayLike, at: int, dtype: np.dtype[Any]) -> np.ndarray[Any, 
 
 
 def _width(lengths: np.ndarray[Any, Any], allowed: Sequence[float] | None) -> int:
-    """Return the length to which the rows are padded.
-
-    Raises:
-        ValueError: if a row is longer than every allowed length.
-    """
+    """Return the length to which the rows are padded."""
     longest = int(lengths.max())
     if allowed is None:
         allowed = _allowed_by_api()

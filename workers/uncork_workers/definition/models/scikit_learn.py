@@ -62,11 +62,7 @@ def _classes_of(model: Any) -> str:
 
 
 def _input_of(model: Any) -> tuple[Adapter, Any]:
-    """Return the adapter for what the estimator was fitted on, and an example row if there is a safe one.
-
-    Raises:
-        DefinitionError: if the estimator does not say, or needs columns of the dtype category.
-    """
+    """Return the adapter for what the estimator was fitted on, and an example row if there is a safe one."""
     names, count = (getattr(model, name, None) for name in ("feature_names_in_", "n_features_in_"))
     fitted = getattr(model, "best_estimator_", model)
     if names is not None:

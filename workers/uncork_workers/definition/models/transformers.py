@@ -200,11 +200,7 @@ def _reranker(path: Path, *, safe: bool) -> type[Service]:
 
 
 def _check_weights(path: Path, *, trust_pickle: bool) -> bool:
-    """Return whether the folder has safetensors.
-
-    Raises:
-        DefinitionError: if it has no weights, or only a pickle that is not trusted.
-    """
+    """Return whether the folder has safetensors."""
     if any(path.glob("*.safetensors")):
         return True
     if not any(path.glob("pytorch_model*.bin")):
