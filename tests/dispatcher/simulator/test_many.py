@@ -49,14 +49,6 @@ def test_results_come_in_order_of_the_cells(processes: int) -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_the_base_is_looked_for_before_anything_is_measured() -> None:
-    """Rather than after hours."""
-    told: list[int] = []
-    with pytest.raises(ValueError, match="base policy 'none' is not among those measured: cork, fixed:0"):
-        run_cells(SMALL, FEW, [1], base="none", requests=100, progress=lambda done, _: told.append(done))
-    assert told == []
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_error_in_a_run_ends_all(processes: int) -> None:
     """The error is raised unchanged, no process is left, and the long run next to it is stopped."""
