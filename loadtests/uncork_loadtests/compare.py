@@ -289,12 +289,7 @@ def median_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval:
     """Return the median of one value per round, with its 95 % interval by bootstrap over the rounds.
 
     A single value has an interval of width 0.
-
-    Raises:
-        ValueError: if there are no values.
     """
-    if not len(values):
-        raise ValueError("the median needs at least one value")
     seen = np.asarray(values, dtype=float)
     median = float(np.median(seen))
     if len(seen) < 2:

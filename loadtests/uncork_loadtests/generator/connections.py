@@ -92,16 +92,6 @@ class Traffic(ABC):
         self._opening_tasks.add(task)
         task.add_done_callback(partial(self._connect_done, connection))
 
-    @property
-    def opening(self) -> int:
-        """Number of connections being opened."""
-        return len(self._opening)
-
-    @property
-    def connections(self) -> int:
-        """Number of connections open or being opened."""
-        return len(self._connections) + len(self._opening)
-
     async def _connect(self, connection: "Connection") -> None:
         loop, (host, port) = asyncio.get_running_loop(), self.plan.address
         try:

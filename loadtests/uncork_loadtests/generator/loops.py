@@ -111,7 +111,8 @@ class OpenLoop(Traffic):
         self._schedule_next()
 
     def _open_if_allowed(self) -> None:
-        if len(self._waiting) > self.opening and self.connections < self._max_connections:
+        opening, connected = len(self._opening), len(self._connections)
+        if len(self._waiting) > opening and connected + opening < self._max_connections:
             self.open(Connection(self))
 
     def on_idle(self, connection: Connection) -> None:
