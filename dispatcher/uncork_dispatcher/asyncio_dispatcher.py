@@ -128,10 +128,9 @@ class AsyncDispatcher(Generic[P, R]):
         self._core.profile(api, worker, chunks, now=self._now())
         self._changed()
 
-    def limit_batches(self, worker: int, api: str, fits: float) -> bool:
-        is_limited = self._core.limit_batches(worker, api, fits, now=self._now())
+    def limit_batches(self, worker: int, api: str, fits: float) -> None:
+        self._core.limit_batches(worker, api, fits, now=self._now())
         self._changed()
-        return is_limited
 
     def learned(self, api: str) -> list[tuple[float, float]]:
         return self._core.learned(api)

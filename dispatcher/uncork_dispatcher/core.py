@@ -335,15 +335,14 @@ class Dispatcher:
         self._advance(now)
         self._apis[api].model.observe_profile(worker, chunks)
 
-    def limit_batches(self, worker: int, api: str, fits: float, *, now: float) -> bool:
+    def limit_batches(self, worker: int, api: str, fits: float, *, now: float) -> None:
         """Limit the size of an API's batches on one worker, where more rows or cost do not fit into memory.
 
-        Infinity ends the limit; so does the loss of the worker. Returns False, without an effect, if the
-        worker gets no batches.
+        Infinity ends the limit, as does the loss of the worker. No effect if the worker gets no batches.
         """
         self._advance(now)
         self._queues.end_holds()
-        return self._slots.limit_batches(worker, api, fits)
+        self._slots.limit_batches(worker, api, fits)
 
     def learned(self, api: str) -> list[tuple[float, float]]:
         """Return (rows, seconds) of batches as learned so far, for :meth:`recall`; empty if too little is."""

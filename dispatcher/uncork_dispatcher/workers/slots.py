@@ -118,13 +118,11 @@ class Slots:
             self.changes += 1
             self._leave(worker)
 
-    def limit_batches(self, worker: int, api: str, fits: float) -> bool:
-        """Limit the size of an API's batches on a worker; return False if the worker gets none any more."""
-        if worker not in self._workers:
-            return False
-        self.changes += 1
-        self.memory.limit(worker, api, fits)
-        return True
+    def limit_batches(self, worker: int, api: str, fits: float) -> None:
+        """Limit the size of an API's batches on a worker, unless the worker gets none any more."""
+        if worker in self._workers:
+            self.changes += 1
+            self.memory.limit(worker, api, fits)
 
     def is_gone(self, worker: int) -> bool:
         """Return True if a worker gets no more batches and has none."""
