@@ -24,7 +24,7 @@ from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.grpc.services.reflection import reflection_methods
 from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.services.tensorflow import tensorflow_methods
-from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, streaming_models_of
+from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, models_of
 from uncork_gateway.pages.models.tensors import row_inputs
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.readiness import Readiness
@@ -153,7 +153,7 @@ class GrpcService:
         Raises:
             ValueError: if no codec exists for a model's input.
         """
-        streaming = streaming_models_of(name.name, service, source, version=name.version, limits=limits)
+        streaming = models_of(name.name, service, source, version=name.version, limits=limits, streams=True)
         return {each: _served(model, batching) for each, model in {**models, **streaming}.items()}
 
     def put_in_force(self, served: Mapping[str, Sequence[tuple[Candidate, ServedModel]]]) -> None:

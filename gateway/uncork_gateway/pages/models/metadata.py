@@ -97,44 +97,27 @@ def models_of(
     version: str = FIRST,
     outputs: Mapping[str, Outputs] = MappingProxyType({}),
     limits: Limits = DEFAULT_LIMITS,
+    streams: bool = False,
 ) -> dict[str, Model]:
     """Return the models of a service version: each API as ``<service>.<api>``.
 
-    ``predict``, or the only API, is also ``<service>``. APIs that stream are omitted, because other
-    protocols cannot express them. ``outputs`` has the known outputs by API.
+    ``predict``, or the only API, is also ``<service>``. ``outputs`` has the known outputs by API. APIs that
+    stream, which only gRPC can express, are the models with ``streams``, and omitted without. The name of the
+    service stands for such an API only if it is the only API.
     """
-    apis = {api.name: api for api in service.apis if not api.streams}
+    apis = {api.name: api for api in service.apis if api.streams is streams}
     models = {
         f"{name}.{api.name}": Model(
             f"{name}.{api.name}", api, None, outputs.get(api.name) or Outputs(), source, version, limits
         )
         for api in apis.values()
     }
-    main = next(iter(apis.values())) if len(apis) == 1 else apis.get(_MAIN)
+    main = None if streams else apis.get(_MAIN)
+    if len(service.apis if streams else apis) == 1:
+        main = next(iter(apis.values()), None)
     if main is not None:
-        models[name] = models[f"{name}.{main.name}"]._replace(name=name, explainer=apis.get(_EXPLAIN))
-    return models
-
-
-def streaming_models_of(
-    name: str,
-    service: ServiceDescription,
-    source: ModelSource = NO_SOURCE,
-    *,
-    version: str = FIRST,
-    limits: Limits = DEFAULT_LIMITS,
-) -> dict[str, Model]:
-    """Return the streaming APIs of a service version as models, which only gRPC can express.
-
-    The name of the service stands for such an API only if it is the only API.
-    """
-    apis = [api for api in service.apis if api.streams]
-    models = {
-        f"{name}.{api.name}": Model(f"{name}.{api.name}", api, None, Outputs(), source, version, limits)
-        for api in apis
-    }
-    if apis and len(service.apis) == 1:
-        models[name] = models[f"{name}.{apis[0].name}"]._replace(name=name)
+        explainer = None if streams else apis.get(_EXPLAIN)
+        models[name] = models[f"{name}.{main.name}"]._replace(name=name, explainer=explainer)
     return models
 
 

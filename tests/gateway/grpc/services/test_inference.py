@@ -19,7 +19,7 @@ from uncork_gateway.grpc.service import NOT_SUPPORTED
 from uncork_gateway.grpc.services.inference import Inference
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.pages.models.metadata import streaming_models_of
+from uncork_gateway.pages.models.metadata import models_of
 from uncork_gateway.repository import RepositoryAccess
 from uncork_workers.wire.forms import ListForm
 from uncork_workers.wire.messages import Hello, Ready, RowResult
@@ -73,7 +73,7 @@ def test_an_api_that_streams_is_decoupled() -> None:
 
     def configs(*apis: ApiDescription) -> dict[str, bool]:
         """Return which of the models that stream are decoupled."""
-        models = streaming_models_of("fake", service(*apis))
+        models = models_of("fake", service(*apis), streams=True)
         known = Models(lambda: {name: {"1": model} for name, model in models.items()}, str)
         access = RepositoryAccess(lambda: None, is_allowed=bool)
         methods = Inference(models=known, repository=access, unready=str, statistics=False).methods()
