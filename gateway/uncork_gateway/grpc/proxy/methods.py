@@ -37,14 +37,6 @@ def proxied_calls(
 ) -> tuple[OpenCall, Callable[[], None]]:
     """Return the function that opens calls, and the function that ends the calls that watch health.
 
-    Args:
-        protocol: the protocol whose calls merge.
-        merging: batches requests into calls.
-        pass_through: relays all other calls.
-        unready: returns why no server is usable; empty if one is.
-        readiness: notifies of changes.
-        keys: returns the accepted API keys.
-
     Raises:
         ValueError: if the protocol has no gRPC methods.
     """

@@ -28,13 +28,6 @@ class Health:
     """Answers health checks, and notifies the clients that watch.
 
     The calls need no API key, so responses contain no names that the client did not send.
-
-    Attributes:
-        models: the models, each of which can be checked by its name.
-        calls: collects the Watch calls.
-        services: the full names of the gRPC services that can be checked.
-        unready: returns why requests fail now; empty if they succeed.
-        readiness: notifies of changes.
     """
 
     models: Models

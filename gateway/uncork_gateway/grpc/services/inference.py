@@ -43,13 +43,7 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 
 @dataclass(kw_only=True)
 class Inference:
-    """Responds with the same values as the HTTP pages of V2 and of Triton's extensions.
-
-    Attributes:
-        repository: loads and unloads services.
-        unready: returns why requests fail now; empty if they succeed.
-        statistics: True if clients may read statistics.
-    """
+    """Responds with the same values as the HTTP pages of V2 and of Triton's extensions."""
 
     models: Models
     repository: RepositoryAccess
