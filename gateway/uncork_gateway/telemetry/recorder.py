@@ -89,11 +89,6 @@ class Recorder:
     Reading it more or less often does not change the values.
 
     Args:
-        metrics: the counts of the APIs.
-        sample: returns an API's totals and estimate from the dispatcher.
-        index_of: returns the index of the worker with a key.
-        batches: keeps the finished batches.
-        prefix: the prefix of its APIs' names in ``batches``.
         clock: returns monotonic seconds, as for the dispatcher.
     """
 

@@ -72,15 +72,9 @@ Described = tuple[document.Service, list[document.Worker], list[document.Api]]
 
 
 class ServiceStatus:
-    """Describes a service, or the servers behind a proxy.
+    """Describes a service, or the servers behind a proxy; :class:`Batching` explains what it passes on.
 
     Args:
-        name: the service's name; empty in a proxy.
-        prefix: the prefix of its APIs' ids.
-        ready: set once a batch can run.
-        shadow: returns the number of copied requests by outcome.
-        is_proxy: True for the servers behind a proxy.
-        has_goal: True if a latency goal is set.
         clock: returns monotonic seconds, as for dispatcher and recorder.
         wall_clock: returns seconds since 1970.
     """
@@ -244,16 +238,8 @@ class Front(Protocol):
     draining: bool
     settings_change: document.SettingsChange | None
 
-    def server(self) -> str | None:
-        """Return the name of the service; None until it is known."""
-
-    def unready(self, service: str | None = None, *, in_full: bool = True) -> str:
-        """Return why all services, or the named one, are not ready; empty if they are.
-
-        Raises:
-            KeyError: if the named service does not exist.
-        """
-
+    def server(self) -> str | None: ...
+    def unready(self, service: str | None = None, *, in_full: bool = True) -> str: ...
     def render_metrics(self, accept: str = "") -> tuple[bytes, str]: ...
 
 
