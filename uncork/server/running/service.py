@@ -56,6 +56,7 @@ class Place:
     oom_kills: OomKills = field(default_factory=OomKills.here)
 
 
+@dataclass(kw_only=True, eq=False)
 class RunningService:
     """A service, its workers, and what keeps them running; made by :meth:`open`.
 
@@ -66,34 +67,22 @@ class RunningService:
         credentials: the token and the certificates for workers that are in force.
     """
 
-    def __init__(
-        self,
-        name: str,
-        options: ServeOptions,
-        served: ServedService,
-        supervisor: Supervisor,
-        starter_with: StarterWith,
-        kept: KeptEstimates | None,
-        credentials: WorkerCredentials,
-        port: WorkerPort | None,
-        resources: AsyncExitStack,
-        first_exit: asyncio.Future[str],
-        failed: asyncio.Future[None],
-    ) -> None:
-        self.name = name
-        self.options = options
-        self.served = served
-        self.supervisor = supervisor
-        self.starter_with = starter_with
-        self.kept = kept
-        self.credentials = credentials
-        self._port = port
-        self.scaling = _scaling(served, supervisor, options)
-        self.recycler = Recycler(supervisor, options.recycling)
-        self._resources = resources
+    name: str
+    options: ServeOptions
+    served: ServedService
+    supervisor: Supervisor
+    starter_with: StarterWith
+    kept: KeptEstimates | None
+    credentials: WorkerCredentials
+    port: WorkerPort | None
+    resources: AsyncExitStack
+    first_exit: asyncio.Future[str]
+    failed: asyncio.Future[None]
+
+    def __post_init__(self) -> None:
+        self.scaling = _scaling(self.served, self.supervisor, self.options)
+        self.recycler = Recycler(self.supervisor, self.options.recycling)
         self._tasks: list[asyncio.Task[None]] = []
-        self._first_exit = first_exit
-        self._failed = failed
 
     @classmethod
     async def open(cls, name: str, options: ServeOptions, place: Place) -> RunningService:
@@ -127,17 +116,17 @@ class RunningService:
                 if port is not None:
                     _listen_on_tcp(served, port, options, place.admin_url)
                 return cls(
-                    name,
-                    options,
-                    served,
-                    supervisor,
-                    starter_with,
-                    kept,
-                    credentials,
-                    port,
-                    resources.pop_all(),
-                    first_exit,
-                    place.failed,
+                    name=name,
+                    options=options,
+                    served=served,
+                    supervisor=supervisor,
+                    starter_with=starter_with,
+                    kept=kept,
+                    credentials=credentials,
+                    port=port,
+                    resources=resources.pop_all(),
+                    first_exit=first_exit,
+                    failed=place.failed,
                 )
         except BaseException:
             await place.gateway.remove(served)
@@ -145,7 +134,7 @@ class RunningService:
 
     def renew(self, credentials: WorkerCredentials) -> None:
         """Require another token and use other certificates for the workers that connect from now on."""
-        port, self.credentials = self._port, credentials
+        port, self.credentials = self.port, credentials
         if port is None or self.options.ray_address is not None:
             return
         if credentials.token is not None:
@@ -165,8 +154,8 @@ class RunningService:
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is not None and not self._failed.done():
-            self._failed.set_exception(error)
+        if error is not None and not self.failed.done():
+            self.failed.set_exception(error)
 
     async def first_ready(self) -> None:
         """Return when a worker is ready, or the service waits for workers on other machines.
@@ -181,7 +170,7 @@ class RunningService:
         try:
             # A worker that cannot be served describes itself, but is never ready.
             for awaited in (described, ready):
-                either: set[asyncio.Future[Any]] = {awaited, self._first_exit}
+                either: set[asyncio.Future[Any]] = {awaited, self.first_exit}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if described.done() and (error := described.exception()) is not None:
                     raise ReplacementFailed(str(error))
@@ -200,7 +189,7 @@ class RunningService:
         await self.served.close()
         # Disconnected workers exit by themselves.
         await self.supervisor.stop(hurry=hurry)
-        await self._resources.aclose()
+        await self.resources.aclose()
 
 
 def _listen_on_tcp(served: ServedService, port: WorkerPort, options: ServeOptions, admin_url: str) -> None:
