@@ -28,7 +28,6 @@ class FrontEnd:
     Create it inside a running event loop, and call :meth:`mount` before the first connection.
 
     Args:
-        settings: limits, keys, origins, logs and traces.
         resolve: finds the handler of a POST request whose path is not in the table.
 
     Attributes:

@@ -78,8 +78,6 @@ class WorkerListener:
     """Accepts workers that know the token.
 
     Args:
-        pool: gets the accepted connections.
-        port: the port to listen on, and its secrets.
         overrides, warmup_seconds: settings to send to the workers; see :meth:`change`.
         on_refusal: called with the reason for each rejected peer.
 

@@ -34,8 +34,6 @@ class WorkerPool:
 
     Args:
         notify: receives a worker and its news; ``worker.key`` is the worker's key in the dispatcher.
-        log: names the workers' service in messages, if there are several.
-        kill: kills the process with a launch.
         finished_batch: called with a launch when its process has finished a batch.
         ping_interval_s: the seconds between pings; the next one drops an idle worker that has not responded.
         reserved: the number of lowest indexes, which belong to the supervisor's workers.

@@ -68,11 +68,9 @@ class ListenerContext:
     """The limits, memory, keys and observers of a listener's connections.
 
     Attributes:
-        limits: the limits on each client.
         pool: the memory for bodies that are incomplete, or relayed unbatched.
         keys: the accepted API keys, if required; requests without one go to the ASGI app, which rejects them.
         origins: the origins whose pages may read responses of the fast path, if any besides the server's own.
-        access_log: True if every request is logged.
         traces: creates a span per request on the fast path, if given.
         retiring: True if connections close after their pending responses, while new ones are still accepted.
         closing: True if the listener also refuses new requests.

@@ -27,7 +27,6 @@ class Native:
     """The dialect of our own routes.
 
     Args:
-        codec: reads the API's input.
         offers: media types of responses; the first is the default.
         errors: the format of error bodies.
     """

@@ -35,8 +35,6 @@ class Rest:
     """Reads rows from ``instances`` or ``inputs``, and writes a list with a result for each.
 
     Args:
-        codec: reads the API's input.
-        inputs: the inputs of the API.
         results: the list's name, ``predictions`` or ``explanations``.
         kserve: True if a response to ``instances`` has ``message`` and ``batchId``, as KServe's batcher
             writes.

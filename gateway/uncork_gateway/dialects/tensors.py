@@ -24,9 +24,7 @@ class TensorDialect:
     """The common part of dialects whose rows are tensors.
 
     Attributes:
-        codec: reads the API's input.
         model: the model name that clients see; ``version`` is its version.
-        inputs: the inputs of the API.
         saw: receives the output tensors of each response.
     """
 

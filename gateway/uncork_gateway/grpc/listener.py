@@ -21,10 +21,8 @@ class GrpcListener:
     """Accepts connections on a socket, and opens a call for each stream.
 
     Args:
-        open_call: creates the calls.
         context: the state shared with the HTTP listener; while ``closing``, new connections and streams are
             refused.
-        limits: the limits on clients.
         http_text: the response text for HTTP/1.1 clients, which should name the HTTP port.
     """
 

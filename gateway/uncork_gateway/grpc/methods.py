@@ -32,9 +32,7 @@ def open_calls(
     """Return the function that opens the call of each stream; without a method or a key, the call fails.
 
     Args:
-        methods: the methods by path.
         not_supported: the reasons why methods that clients may know are missing, by path.
-        keys: returns the accepted API keys.
         otherwise: opens the calls of all other methods; None if they are unknown.
     """
     default = None if otherwise is None else Method(otherwise)

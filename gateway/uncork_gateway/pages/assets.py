@@ -45,7 +45,6 @@ class Assets:
 
     Args:
         prefix: the path of the page that loads them, such as ``/docs``; they are at ``/docs/NAME``.
-        files: by name.
     """
 
     def __init__(self, prefix: str, files: Mapping[str, Path]) -> None:

@@ -35,13 +35,10 @@ class Scaling:
     """Starts or stops workers, according to traffic and estimates.
 
     Args:
-        dispatcher: provides arrivals and estimates.
-        workers: returns the numbers of workers.
         resize: starts or stops workers to reach a number; None if another program scales.
         least, most: the bounds of the number.
         idle_after_s: after this many seconds without requests, the last worker stops, if ``least`` is 0.
         is_replacing: returns True while workers are replaced; the last one does not stop then.
-        log: names the service in messages, if there are several.
 
     Attributes:
         decision: the latest decision; None before the first.

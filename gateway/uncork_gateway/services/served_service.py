@@ -51,8 +51,6 @@ class ServedService:
 
     Args:
         front_end: the front end, to which the service must be added.
-        settings: the front end's settings, and the service's own.
-        supervisor: the methods of the service's supervisor.
         name: the name to serve it under, with which its APIs' ids begin; None: its class's name, in lower
             case.
 

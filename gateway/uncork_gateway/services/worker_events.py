@@ -47,7 +47,6 @@ class WorkerEvents:
     """Turns events of workers into changes of the dispatcher, the APIs and the log.
 
     Attributes:
-        log: names the service in messages, if there are several.
         settings: the settings for workers that connect from now on.
         described: a future of the service with overrides, set by the first worker's description, or to
             :class:`ServiceUnusable` if the service cannot be served.

@@ -18,9 +18,7 @@ class LiveState(Collector):
     """Collects the gauges of APIs and workers.
 
     Attributes:
-        apis: returns the current APIs.
         workers: returns the state of each worker.
-        restarts: returns the number of worker restarts.
         startup_s: returns the seconds that launched workers usually take until ready; None before the first
             launch.
         classes: returns the names of an API's classes; None if it has one.

@@ -69,11 +69,9 @@ class Server(ABC):
     """One server and its state.
 
     Attributes:
-        url: its address.
         healthy: True if the server gets calls.
         fault: why the server is not healthy.
         faults: the failures since the server last responded to a call.
-        running: the number of calls that the server runs.
         last_used: the number of its latest call, in the order of all calls.
         rests_until: the time of the next check, by the event loop's clock.
         news: set if an event makes the last or current check obsolete.

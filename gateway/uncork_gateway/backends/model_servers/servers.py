@@ -54,7 +54,6 @@ class Servers(Generic[ServerT]):
     Args:
         concurrency: the most calls that a server runs at a time.
         timeout_s: the seconds without a byte from a server after which a call fails.
-        listener: notified of slots and health.
         health_interval_s: seconds between two checks of a healthy server.
         idempotent: True if a request may be sent twice.
 

@@ -23,13 +23,7 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 
 class ProxyCall(RequestInParts, UnaryRequest):
-    """One call to the gRPC servers behind the proxy, merged with others if possible.
-
-    Args:
-        wire: reads and writes the method's messages.
-        merging: batches requests into calls.
-        pass_through: relays the calls that cannot be merged.
-    """
+    """One call to the gRPC servers behind the proxy, merged with others if possible."""
 
     _model = UNKNOWN
 

@@ -63,12 +63,7 @@ def proxied_calls(
 
 
 class _CallByName:
-    """A health call: the empty name is the proxy itself, all others its servers.
-
-    Args:
-        own: the method of the proxy.
-        relay: opens the calls that reach the servers.
-    """
+    """A health call: the empty name is the proxy itself, all others its servers."""
 
     max_message_bytes = SMALL_MESSAGE_BYTES
 

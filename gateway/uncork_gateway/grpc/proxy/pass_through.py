@@ -29,8 +29,8 @@ class GrpcPassThrough:
     """Relays calls to one of several servers.
 
     Args:
-        servers: the servers and their state.
-        timeout_s: the longest time for a relayed message; see :meth:`change`.
+        timeout_s: the longest time without a byte from a server in :meth:`relay`; other calls have only their
+            client's time.
     """
 
     def __init__(self, servers: Servers[GrpcServer], listener: ListenerContext, *, timeout_s: float) -> None:

@@ -63,7 +63,6 @@ class Dashboard:
 
     Args:
         commands: returns commands that call APIs at :data:`ORIGIN`.
-        error: writes an error.
         apart: True if the page and the APIs are on different ports.
     """
 

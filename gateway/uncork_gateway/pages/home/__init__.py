@@ -51,7 +51,6 @@ class HomePage:
     """The page and its files.
 
     Args:
-        home: returns the page's current content.
         links: paths of the pages that the reader can open, by title.
         keys: returns the API keys that open the full page; None if it needs no key.
     """
