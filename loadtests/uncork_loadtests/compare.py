@@ -137,13 +137,10 @@ def compare(
     Ctrl-C ends the comparison; complete rounds count.
 
     Args:
-        target: the service.
         policies: two or more; the first is the baseline.
         plan: its URL is replaced by that of each server; without a goal it gets the API's.
-        rounds: the rounds to measure.
         path: of the API; None: the first API.
         options: more options of `uncork serve`.
-        tell: called with each step.
 
     Raises:
         BenchError: if a server does not become ready or cannot be reached, or a generator failed.

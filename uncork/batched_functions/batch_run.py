@@ -54,7 +54,6 @@ class BatchRun:
         extents: the size of each item.
         pads: True if the function pads items to the longest.
         limit: the size of calls that fits into memory; the batch adds to what it has learned.
-        clock: returns seconds.
 
     Attributes:
         memory_failures: how many calls ran out of memory.

@@ -21,7 +21,6 @@ class Parameters:
     """The parameters of a batched function: a call has a value for each, the function gets a list of each.
 
     Args:
-        function: the batched function.
         is_bound: True if the first parameter is the instance or class of a method.
 
     Raises:

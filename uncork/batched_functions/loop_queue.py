@@ -74,7 +74,6 @@ class LoopQueue:
 
     Args:
         threads: run the function; None for an async function.
-        tallies: count calls and batches.
 
     Attributes:
         limit: the size of batches that fits into memory.

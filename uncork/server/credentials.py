@@ -60,7 +60,6 @@ class WorkerCredentials:
 
     Attributes:
         token: what workers must know; None without a file.
-        tls: None for plain TCP.
         contents: a digest of each file, by option.
     """
 

@@ -27,10 +27,8 @@ class RunningServer:
     """A server: its services, and the current settings.
 
     Attributes:
-        options: the options of the server.
         credentials: the keys and certificates that are in force.
         servers: serve clients; None if another application does.
-        services: the running services, by name.
         leaving: services that a reload has removed, and that answer what they have accepted.
         unloaded: services that clients have unloaded; a reload does not start them again.
     """

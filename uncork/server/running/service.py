@@ -38,11 +38,8 @@ class Place:
     """Where services run.
 
     Attributes:
-        gateway: serves them.
         admin_url: the base URL for operators.
         folder: a private folder, in which each has one of its own.
-        settings: returns their settings.
-        keys: returns the accepted API keys.
         failed: gets the first unexpected error of what keeps workers running.
         oom_kills: counts the processes that the kernel kills.
     """
@@ -62,7 +59,6 @@ class RunningService:
 
     Attributes:
         name: empty if it is the only one and has none.
-        options: the current ones.
         kept: what it has learned, in a file; None without ``--state``.
         credentials: the token and the certificates for workers that are in force.
     """

@@ -34,7 +34,6 @@ def require_resources(
     """Check that the interpreters and GPUs of services are there; this may start processes, and take seconds.
 
     Args:
-        services: by name.
         running: the services that run already; what they have is not checked again.
         warn: gets the reason if GPUs cannot be counted.
 

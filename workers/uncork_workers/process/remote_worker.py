@@ -112,12 +112,9 @@ class RemoteWorker:
     SIGTERM or SIGINT makes it finish its batch and leave; a second one ends it at once.
 
     Args:
-        hosted: the service.
         dial: connects to a gateway, or raises what :meth:`Dialer.dial` does.
         node: names this machine to the gateway.
-        ready_file: exists while the worker is ready.
         memory: the limit above which the worker finishes its batch and leaves.
-        sleep: pauses between dials.
     """
 
     def __init__(

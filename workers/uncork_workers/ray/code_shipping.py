@@ -35,7 +35,6 @@ class Packer:
     Version control, caches, virtual environments, links to folders and special files are left out.
 
     Args:
-        folder: what to pack.
         into: a folder for the archives.
         most_bytes: the largest total size of the files.
     """

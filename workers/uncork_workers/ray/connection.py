@@ -119,7 +119,6 @@ class Connection:
 
     Args:
         connect: the first command for each helper.
-        command: runs a helper.
         on_event: called with what helpers report.
         on_lost: called with the reason whenever there is no connection, after the first one.
     """

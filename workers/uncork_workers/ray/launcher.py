@@ -44,7 +44,6 @@ class RayWorkers:
         address: of the cluster, as for ``ray.init``.
         target: the service, as the nodes find it.
         cpus, gpus: what Ray reserves for each worker.
-        arguments: additional arguments of the workers.
     """
 
     address: str
@@ -80,13 +79,11 @@ class RayLauncher:
     """The worker processes of one service on a Ray cluster; a :class:`Launcher`.
 
     Args:
-        workers: what to start.
         dialing: returns how workers reach the gateway, given this machine's address in the cluster's network.
         packer: packs the folder of the service; None for an installed module.
         on_waiting: called with the indexes of workers that cannot start at present, and why; with none when
             all of them have started.
         room_s: seconds that Ray may take to place a replacement worker.
-        command: runs the helper.
     """
 
     def __init__(

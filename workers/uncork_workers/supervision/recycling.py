@@ -18,12 +18,7 @@ _CHECK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecyclingLimits:
-    """When to replace a worker; None disables a limit.
-
-    Attributes:
-        batches: the number of finished batches.
-        memory_bytes: resident memory.
-    """
+    """When to replace a worker, by finished batches and resident memory; None disables a limit."""
 
     batches: int | None = None
     memory_bytes: int | None = None

@@ -39,8 +39,6 @@ class WorkerExit:
     """The exit of a worker process that was not replaced.
 
     Attributes:
-        index: number of the worker.
-        how: how the process ended, for messages.
         failures: number of exits in a row without a finished batch.
         retry_s: seconds until the worker is started again.
         victim: the launch of the process if the kernel has killed it for lack of memory.
@@ -96,10 +94,8 @@ class Supervisor:
     """Keeps the workers of one service alive.
 
     Args:
-        launcher: starts the processes.
         workers: how many to keep alive, until :meth:`resize`.
         on_exit: called for every worker that exits without being replaced.
-        take_over: switches to replacement processes.
         explain: returns why the replacement worker of an index failed, if the worker reported it.
         retire: lets the process of a launch finish its batch and exit; returns False if it is not connected.
         drop: closes the connection of a launch whose process has ended, if something else holds it open.

@@ -56,7 +56,6 @@ class Allowance:
     Args:
         per_s: the tokens added per second.
         burst: the most tokens.
-        clock: returns the time in seconds.
     """
 
     __slots__ = ("_at", "_burst", "_clock", "_per_s", "tokens")

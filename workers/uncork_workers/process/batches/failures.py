@@ -42,13 +42,7 @@ _MOST_CAUSES = 10
 
 
 class FailedCall:
-    """A call that failed.
-
-    Attributes:
-        error: the exception.
-        rows, size: of the call.
-        is_out_of_memory: whether the call needed more memory than there was.
-    """
+    """A call that failed."""
 
     def __init__(self, error: BaseException, *, rows: int, size: float) -> None:
         self.error = error
