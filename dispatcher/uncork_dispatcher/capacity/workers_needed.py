@@ -47,7 +47,8 @@ The tests compare the result for one API with simulations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -120,22 +121,10 @@ def workers_needed(loads: Iterable[Load]) -> Need:
     demands = [_Demand(load) for load in loads if load.rate_rows > 0]
     if not demands:
         return Need(1, None, "throughput")
-    workers = _least(lambda count: _carry(count, demands))
+    # One more worker never makes them too few.
+    workers = 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: _carry(count, demands))
     largest = max(demands, key=lambda demand: demand.work(workers, demands))
     return Need(workers, largest.load.api, largest.limit(workers, demands))
-
-
-def _least(is_enough: Callable[[int], bool]) -> int:
-    low, high = 0, 1
-    while high < MOST_WORKERS and not is_enough(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def _carry(workers: int, demands: Sequence[_Demand]) -> bool:
