@@ -1,5 +1,6 @@
 """Make a service class from a model file."""
 
+import glob
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -65,12 +66,8 @@ def model_files(target: str) -> list[str]:
     if is_model_folder(target):
         found = [*path.glob("*"), *path.glob("*/*.json")]
     else:
-        found = [*path.parent.glob(f"{_literal(path.name)}*")]
+        found = [*path.parent.glob(f"{glob.escape(path.name)}*")]
     return sorted(str(file) for file in found if file.is_file())
-
-
-def _literal(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def library(name: str) -> Any:
