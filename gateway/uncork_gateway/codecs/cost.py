@@ -33,7 +33,7 @@ def make_weigh(cost: float | str | None, limits: Limits = DEFAULT_LIMITS) -> Wei
         case None:
             return unweighed
         case str() if cost == COST_IN_BYTES:
-            return _bytes
+            return lambda rows: _cost(map(len, rows))
         case str() as field:
             return lambda rows: _cost(_field_cost(row, field, limits) for row in rows)
         case number:
@@ -47,10 +47,6 @@ def unweighed(rows: Sequence[Row]) -> Cost:
 
 
 NO_COST = Cost()
-
-
-def _bytes(rows: Sequence[Row]) -> Cost:
-    return _cost(map(len, rows))
 
 
 def _cost(of_rows: Iterable[float]) -> Cost:

@@ -51,16 +51,12 @@ def diff(
         print_error("config diff", outcome.message)
         raise typer.Exit(2)
     if json:
-        typer.echo(_changes_as_json(outcome))
+        typer.echo(msgspec.json.format(msgspec.json.encode({"changes": outcome.changes})))
     elif outcome.changes:
         _show_changes(outcome)
     else:
         typer.echo("no setting differs")
     raise typer.Exit(outcome.code)
-
-
-def _changes_as_json(outcome: Outcome) -> bytes:
-    return msgspec.json.format(msgspec.json.encode({"changes": outcome.changes}))
 
 
 def _show_changes(outcome: Outcome) -> None:

@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from types import FrameType
 
 import msgspec
 
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_freed_memory()
     outlive_readers()
     # A service manager's SIGTERM may reach every process; the gateway drains, then closes the socket.
-    handle_signals(_ignore, restart=True)
+    handle_signals(lambda number, frame: None, restart=True)
     log_to_stderr(options.log_level, f"worker {options.index}", log_format=options.log_format)
     try:
         with closing(GatewayConnection(_connect(options))) as gateway:
@@ -63,10 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GatewayRefuses as error:
         log.error("%s", error)
         return EXIT_LOAD
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    pass
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -110,12 +110,8 @@ class V2Grpc(TensorDialect):
 
 def _in_inputs(asked: Marshalled, place: RowPath) -> str:
     request: TensorsAsked = asked.note
-    return path_in_inputs(request.inputs, place, values=_contents if request.typed else _bytes)
+    return path_in_inputs(request.inputs, place, values=_contents if request.typed else lambda tensor: ())
 
 
 def _contents(tensor: Tensor) -> Sequence[str]:
     return "contents", CONTENTS[tensor.datatype]
-
-
-def _bytes(tensor: Tensor) -> Sequence[str]:
-    return ()

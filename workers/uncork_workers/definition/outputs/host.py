@@ -101,7 +101,7 @@ def _reader(kind: type) -> Reader | None:
     if ("torch", "Tensor") in names:
         return _of_torch
     if ("cupy", "ndarray") in names:
-        return _of_cupy
+        return lambda array: array.get()
     libraries = {library for library, _ in names}
     is_series = "pandas" in libraries and hasattr(kind, "to_frame")
     if is_series or libraries & {"numpy", "PIL"} or any(hasattr(kind, name) for name in _NO_ARRAYS):
@@ -122,7 +122,3 @@ def _of_torch(tensor: Any) -> np.ndarray[Any, Any]:
         bits = tensor.detach().view(sys.modules["torch"].int16)
         return bits.numpy(force=True).view(BFLOAT16)  # type: ignore[no-any-return]
     return tensor.numpy(force=True)  # type: ignore[no-any-return]
-
-
-def _of_cupy(array: Any) -> np.ndarray[Any, Any]:
-    return array.get()  # type: ignore[no-any-return]
