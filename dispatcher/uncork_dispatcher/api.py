@@ -49,11 +49,6 @@ class Api:
         self.has_lengths = False
         """True once lengths have decided which requests share a batch."""
 
-    @property
-    def is_fair(self) -> bool:
-        """True if flows share each queue equally."""
-        return self.rules.fair
-
     def change(self, rules: ApiRules) -> None:
         if (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
             self.policy = rules.make_policy()

@@ -67,11 +67,11 @@ class Dispatcher:
         self._wakeup = self._now
         if rules.name in self._apis:
             api = self._apis[rules.name]
-            was_fair = api.is_fair
+            was_fair = api.rules.fair
             if (api.rules.workers, api.rules.concurrency) != (rules.workers, rules.concurrency):
                 self._slots.reserve(rules.name, rules.workers, rules.concurrency)
             api.change(rules)
-            if api.is_fair != was_fair:
+            if api.rules.fair != was_fair:
                 self._queues.regroup(rules.name)
             self._queues.end_holds()
             self._admissions[rules.name].rules_changed()

@@ -14,6 +14,7 @@ from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 from uncork_dispatcher.requests.queue_order import Backlog, QueueHeap, QueueOrder
 from uncork_dispatcher.requests.states import RequestState
+from uncork_dispatcher.rules import ApiRules
 
 _RUNS: dict[Retry | None, RequestState] = {
     None: RequestState.RUNNING,
@@ -41,13 +42,9 @@ _RANKS: dict[Retry | None, int] = {"batch": 0, None: 1, "alone": 2}
 class QueueOwner(Protocol):
     """The attributes of an API that the queues need."""
 
+    rules: ApiRules
     backlog: Backlog
     bulk_backlog: Backlog
-
-    @property
-    def is_fair(self) -> bool:
-        """True if flows share each queue equally."""
-        ...
 
     def urgency(self, queue: RequestQueue) -> float:
         """Return the sort key of a queue among the queues of all APIs: the lowest goes first."""
@@ -101,7 +98,7 @@ class RequestQueues:
         """Return the queue of a batch key, a new one if there is none; :meth:`add` keeps the new one."""
         queue = self._queues.get((api, group, key, bulk))
         if queue is None:
-            kind = FairQueue if self._apis[api].is_fair else RequestQueue
+            kind = FairQueue if self._apis[api].rules.fair else RequestQueue
             queue = kind(api, key, group, bulk)
         return queue
 
@@ -127,7 +124,7 @@ class RequestQueues:
         return is_first
 
     def regroup(self, api: str) -> None:
-        """Rebuild the queues of an API after :attr:`QueueOwner.is_fair` has changed; keep the order.
+        """Rebuild the queues of an API after :attr:`ApiRules.fair` has changed; keep the order.
 
         The queues of requests that run again stay as they are.
         """
