@@ -191,13 +191,19 @@ class Bursts(Protocol):
 
 
 class Observer(Protocol):
-    """Notified of events, for metrics and logs. Must be quick. It may submit and cancel requests."""
+    """Notified of events, for metrics and logs. Must be quick. It may submit and cancel requests.
+
+    A subclass may leave out methods; these do nothing.
+    """
 
     def batch_started(self, batch: Batch[Any]) -> None:
         """Called when a batch was released."""
+        return
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         """Called once for each released batch, when it has ended."""
+        return
 
     def request_shed(self, shed: Shed) -> None:
         """Called when a request was shed, or its client's time passed while it ran."""
+        return

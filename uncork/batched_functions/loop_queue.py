@@ -25,11 +25,11 @@ from uncork_dispatcher import (
     Batch,
     BatchResult,
     BatchStatus,
+    Observer,
     Submission,
     TaskRunner,
     payloads_of,
 )
-from uncork_dispatcher.actions import Shed
 from uncork_dispatcher.jobs import results_fault
 from uncork_dispatcher.tasks import is_being_cancelled
 from uncork_dispatcher.wording import exact
@@ -67,7 +67,7 @@ _running: ContextVar[_Running | None] = ContextVar("uncork_batched", default=Non
 """The last call of a batched function in this context."""
 
 
-class LoopQueue:
+class LoopQueue(Observer):
     """The calls of a function in one event loop: queues, batches, and what has been learned of them.
 
     Create it inside the running loop.
@@ -172,9 +172,6 @@ class LoopQueue:
 
     # The dispatcher's observer
 
-    def batch_started(self, batch: Batch[Any]) -> None:
-        pass
-
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         """Expect the slot of a batch past its timeout: calls that its end allows wait for it."""
         if status != "timed_out":
@@ -184,9 +181,6 @@ class LoopQueue:
         else:  # its task was cancelled before its first step, or has ended: nothing else frees the slot
             self._dispatcher.worker_ready(batch.worker, place=batch.worker)
             self.set_limit()
-
-    def request_shed(self, shed: Shed) -> None:
-        pass
 
     async def _run(self, batch: Batch[Submission[Item, Result]]) -> BatchResult[Result]:
         items, limit = payloads_of(batch), self.limit

@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from uncork_dispatcher import Batch, BatchStatus
-from uncork_dispatcher.actions import Shed
+from uncork_dispatcher import Batch, BatchStatus, Observer
 
 # Of batches whose requests leave before they are answered, nothing is learned. So many are remembered, and so
 # many of the workers that were lost or killed last.
@@ -28,7 +27,7 @@ class _Case:
     pending: set[Any] = field(default_factory=set)
 
 
-class LethalBatches:
+class LethalBatches(Observer):
     """Finds batches that were too large for the memory of their workers.
 
     The kernel has killed the worker of such a batch; or the batch has lost two workers, and its requests were
@@ -66,12 +65,6 @@ class LethalBatches:
             self._killed_by(*self._ran.pop(worker))
         else:
             self._killed.append(worker)
-
-    def batch_started(self, batch: Batch[Any]) -> None:
-        """Do nothing; see :class:`uncork_dispatcher.Observer`."""
-
-    def request_shed(self, shed: Shed) -> None:
-        """Do nothing; see :class:`uncork_dispatcher.Observer`."""
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         if status == "worked" and (size := _size(batch)) > self._largest.get(batch.api, 0.0):

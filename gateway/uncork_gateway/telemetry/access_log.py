@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Any
 
 from uncork_dispatcher import Batch, BatchStatus, Observer, longest_queued_s
-from uncork_dispatcher.actions import Shed
 from uncork_gateway.headers import printable
 
 _requests = logging.getLogger("uncork.access")
@@ -58,7 +57,7 @@ def log_request(
     )
 
 
-class BatchLog:
+class BatchLog(Observer):
     """A dispatcher's observer that logs a line at level debug when a batch ends.
 
     ``id_of`` returns a batch's id, as in headers and logs, from its number.
@@ -66,9 +65,6 @@ class BatchLog:
 
     def __init__(self, id_of: Callable[[int], str]) -> None:
         self._id_of = id_of
-
-    def batch_started(self, batch: Batch[Any]) -> None:
-        """Do nothing: a batch is logged when it ends."""
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         fields: dict[str, Any] = {
@@ -84,9 +80,6 @@ class BatchLog:
         }
         text = ", ".join([f"{name} {value}" for name, value in fields.items()])
         _batches.debug("%s", text, extra=fields)
-
-    def request_shed(self, shed: Shed) -> None:
-        """Do nothing: a shed request is in no batch."""
 
 
 def batch_observers(id_of: Callable[[int], str]) -> list[Observer]:

@@ -17,8 +17,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from uncork_dispatcher import Batch, BatchStatus, RequestResult
-from uncork_dispatcher.actions import Shed
+from uncork_dispatcher import Batch, BatchStatus, Observer, RequestResult
 from uncork_gateway.headers import Header, path_of, printable
 
 _propagator = TraceContextTextMapPropagator()
@@ -62,7 +61,7 @@ class RequestSpan:
         return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
 
 
-class Traces:
+class Traces(Observer):
     """Creates spans, and ends batches' spans as an observer of the dispatcher.
 
     A batch's span is a child of its first sampled request, and is linked with all its sampled requests.
@@ -115,9 +114,6 @@ class Traces:
 
     # The dispatcher's observer
 
-    def batch_started(self, batch: Batch[Any]) -> None:
-        """Do nothing: :meth:`begin_batch` has already started the span."""
-
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
         span = self._batches.pop(batch, None)
         if span is None:
@@ -128,9 +124,6 @@ class Traces:
             span.set_attribute("error.type", status)
             span.set_status(Status(StatusCode.ERROR))
         span.end()
-
-    def request_shed(self, shed: Shed) -> None:
-        """Do nothing: the request's own span records its status."""
 
 
 def _headers(span: Span) -> tuple[str, str]:
