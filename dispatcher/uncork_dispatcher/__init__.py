@@ -10,14 +10,12 @@ from uncork_dispatcher import core
 from uncork_dispatcher.actions import BatchStatus, ShedReason
 from uncork_dispatcher.asyncio_dispatcher import AsyncDispatcher
 from uncork_dispatcher.capacity.autoscaler import (
-    LOOK_S,
     ApiDemand,
     Autoscaler,
     Decision,
     ScalingReason,
     ScalingState,
 )
-from uncork_dispatcher.capacity.workers_needed import ScalingLimit
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import (
     BatchTimedOut,
@@ -51,7 +49,6 @@ CORE_IS_COMPILED = not core.__file__.endswith(".py")
 
 __all__ = [
     "CORE_IS_COMPILED",
-    "LOOK_S",
     "POLICIES",
     "POLICY_USAGE",
     "ApiDemand",
@@ -79,7 +76,6 @@ __all__ = [
     "RequestShed",
     "Runner",
     "RunningBatch",
-    "ScalingLimit",
     "ScalingReason",
     "ScalingState",
     "SettingError",
