@@ -6,7 +6,6 @@ import sys
 
 
 def main() -> None:
-    """Run the command line."""
     if os.getpid() == 1:
         # Without a handler, the system ignores the signal for process 1, which a container waits for.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

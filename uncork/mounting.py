@@ -173,7 +173,6 @@ def _target_of(service: object) -> str:
 
 
 def _options(target: str, values: Mapping[str, Any]) -> ServeOptions:
-    """Return the options of a service."""
     known = {name: one for name, one in option_parameters(ServeOptions).items() if name in _KNOWN}
     for name, value in values.items():
         if name not in known:

@@ -112,7 +112,6 @@ class Comparison:
 
     @property
     def faults(self) -> list[str]:
-        """Reasons why the comparison failed."""
         if not self.rounds.whole:
             return ["no valid round remains"]
         return [

@@ -54,7 +54,6 @@ class Server:
         return f"http://{HOST}:{self.port}{path}"
 
     def admin_url(self, path: str) -> str:
-        """Return the URL of a page for operators."""
         return f"http://{HOST}:{self.admin_port or self.port}{path}"
 
     def cpu(self) -> Cpu | None:

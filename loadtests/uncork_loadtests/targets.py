@@ -292,7 +292,6 @@ def described_path(document: Document, path: str) -> str:
 
 
 def _posts(document: Document) -> dict[str, dict[str, Any]]:
-    """Return the POST operations by path."""
     paths = document.get("paths")
     items = paths.items() if isinstance(paths, dict) else ()
     return {

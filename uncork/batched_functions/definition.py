@@ -122,7 +122,6 @@ class Definition:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """The parameters of the function."""
         return Parameters(self.function, is_bound=False)
 
     @cached_property

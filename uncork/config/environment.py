@@ -45,7 +45,6 @@ LOAD_TEST = "UNCORK_LOAD_TEST"
 
 
 def variable_of(name: str) -> str:
-    """Return the variable of a setting."""
     return f"{PREFIX}{name.upper()}"
 
 

@@ -75,7 +75,6 @@ def _settings(
 
 
 def _services(services: Any, prefix: str, commands: Commands) -> dict[str, Configuration]:
-    """Return the settings of single services."""
     _require_table(services, prefix, "of services, such as [services.digits]")
     known = {name: one for name, one in settings_of(commands["serve"]).items() if name in OF_SERVICES}
     found: dict[str, Configuration] = {}

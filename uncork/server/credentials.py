@@ -153,7 +153,6 @@ def token_in(file: Path, *, option: str) -> bytes:
 
 
 def _keys_in(file: Path | None) -> ApiKeys | None:
-    """Return the keys in the file of ``--api-key-file``; None without a file."""
     if file is None:
         return None
     try:

@@ -72,5 +72,4 @@ def cgroup_file(cgroups: str, root: Path, name_in_version_1: str, name: str) -> 
 
 
 def mebibytes(size_bytes: float) -> str:
-    """Format a size for people."""
     return f"{size_bytes / 2**20:.0f} MiB"

@@ -107,6 +107,5 @@ class Batch(Generic[Q]):
         return [deadline - self.started for deadline in self.deadlines]
 
     def ended(self, now: float) -> None:
-        """Note that the batch ended at ``now``."""
         self.started = min(self.started, now)
         self.seconds = now - self.started

@@ -60,7 +60,6 @@ class Measured:
 
     @property
     def shed_share(self) -> float:
-        """Share of the requests that were shed."""
         return self.shed / (self.shed + self.answered) if self.shed else 0.0
 
     @property

@@ -343,7 +343,6 @@ class WorkerConnection(asyncio.Protocol):
 
 
 def _check_reply(batch: Batch, reply: Reply) -> None:
-    """Check that a reply fits its batch."""
     requests = len(batch.lengths)
     for each in (reply.statuses, reply.lengths, reply.content_types, reply.headers):
         if each is not None and len(each) != requests:

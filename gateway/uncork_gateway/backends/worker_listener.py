@@ -187,7 +187,6 @@ class WorkerListener:
         transport.write(encode_greeting(with_gateway_proof(token, nonce, application.nonce, welcome)))
 
     def refused(self, peer: str, refused: Refused) -> None:
-        """Count and log a rejected peer."""
         self._on_refusal(refused.reason)
         self._log.refused(refused.reason, peer, str(refused))
 

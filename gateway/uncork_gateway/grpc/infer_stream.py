@@ -219,7 +219,6 @@ class DecoupledRequest(StreamedRequest):
         """Do nothing: the pieces do not name their batch."""
 
     def piece(self, head: AnswerHead | None, data: bytes) -> None:
-        """Send a piece of the response."""
         if self._is_answered:
             return  # The worker has not received the cancellation yet.
         if head is not None and head.status >= _FIRST_ERROR:

@@ -84,7 +84,6 @@ class CallFailed(GatewayError):
 
 
 def code_of(error: GatewayError) -> Code:
-    """Return the gRPC code for an error."""
     if isinstance(error, CallFailed):
         return error.code
     return _CODES.get(error.status, Code.UNKNOWN)

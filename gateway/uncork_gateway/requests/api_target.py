@@ -56,7 +56,6 @@ class ApiTarget:
         """Get copies of the requests."""
 
     def tally_of(self, bulk: bool) -> ApiTally:
-        """Return the counts of a class of requests."""
         return self.classes.bulk_tally if bulk and self.classes is not None else self.tally
 
     def values_of(self, headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:

@@ -84,7 +84,6 @@ class Parts(ABC, Generic[P, R]):
         """Give the caller the joined replies; ``answer`` has the last of them."""
 
     def _waiter(self, at: int) -> Callbacks:
-        """Return the waiter of a part."""
         return Callbacks(partial(self._part_answered, at), self.failed)
 
     def _submit(

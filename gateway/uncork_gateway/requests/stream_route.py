@@ -37,7 +37,6 @@ class StreamRequest(ApiRequest):
             self.keep_alive = False
 
     def started(self, batch: int) -> None:
-        """Note that a worker has begun the batch."""
         self._batch = batch
         self._queued_s = time.perf_counter() - self._submitted_at
 

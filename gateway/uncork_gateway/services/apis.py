@@ -193,7 +193,6 @@ class Apis:
         self.forget_removed()
 
     def weighs(self, api: str) -> bool:
-        """Return True if an API defines a cost."""
         return api in self.in_force and self.in_force[api].settings.cost is not None
 
     def withdraw(self, apis: Collection[str]) -> None:

@@ -124,7 +124,6 @@ class WorkerEvents:
     # What the worker pool reports
 
     def on_worker(self, worker: WorkerConnection, event: PoolEvent) -> None:
-        """Handle the news of a worker."""
         match event:
             case "described":
                 self._described(worker)

@@ -33,7 +33,6 @@ class HandlerMetrics(Collector):
         """The names that other code has used: each may become of the other kind once."""
 
     def add(self, api: str, reply: Reply) -> None:
-        """Add the metrics of a batch."""
         dropped = reply.dropped_metrics
         for name, labels, amount in reply.counts:
             self._renew(name, self._observed)

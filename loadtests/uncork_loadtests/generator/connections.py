@@ -125,7 +125,6 @@ class Traffic(ABC):
         connection.send(Asked(scheduled_s, fired_s, now_s, request, expected))
 
     def opened(self, connection: "Connection") -> None:
-        """Add an open connection."""
         # Not in _connect_done, which runs later: the connection must be in exactly one set meanwhile.
         self._opening.discard(connection)
         self._connections.add(connection)
@@ -162,7 +161,6 @@ class Traffic(ABC):
             self._over.set_result(None)
 
     def fail(self, error: BaseException) -> None:
-        """End the run with `error`."""
         self.stopping = True
         if not self._over.done():
             self._over.set_exception(error)
@@ -195,7 +193,6 @@ class Traffic(ABC):
             self.never_sent(scheduled_s, fired_s, status=UNANSWERED)
 
     async def close(self) -> None:
-        """Close every connection."""
         self.stopping = self._closed = True
         self.timer.close()
         for task in self._opening_tasks:

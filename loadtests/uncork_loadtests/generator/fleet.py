@@ -188,7 +188,6 @@ class Fleet:
                 return
 
     def wait_until_ready(self) -> None:
-        """Return when all generators are connected."""
         limit_s = time.monotonic() + _READY_SECONDS
         for _ in self._processes:
             self._next(limit_s)
@@ -198,7 +197,6 @@ class Fleet:
         self._order(f"{START} {start_s!r}")
 
     def stop(self) -> None:
-        """End the run now."""
         self.stopped = True
         self._order(STOP)
 
@@ -212,7 +210,6 @@ class Fleet:
             yield index, frame
 
     def last_frames(self, *, tell: Tell | None) -> list[Frame]:
-        """Wait for the last frame of every generator."""
         last: dict[int, Frame] = {}
         progress: dict[int, Progress] = {}
         for index, frame in self.frames():

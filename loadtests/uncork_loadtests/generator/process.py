@@ -49,7 +49,6 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def samples_of(frame: Frame) -> Samples:
-    """Return the samples in a frame."""
     return np.frombuffer(frame.samples, dtype=SAMPLE)
 
 
@@ -73,7 +72,6 @@ def read_frame(read: Callable[[int], bytes]) -> Frame:
 
 
 def command(folder: Path, index: int, *, stream: bool = False) -> list[str]:
-    """Return the command line of a generator."""
     arguments = [sys.executable, "-m", "uncork_loadtests.generator.process", str(folder), str(index)]
     return [*arguments, STREAM] if stream else arguments
 
@@ -113,7 +111,6 @@ class _Orders:
         self._loop.add_reader(self._input, self._read)
 
     def close(self) -> None:
-        """Stop reading."""
         self._loop.remove_reader(self._input)
 
     def _read(self) -> None:

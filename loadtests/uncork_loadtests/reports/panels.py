@@ -40,7 +40,6 @@ _MARKED = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 
 
 def panels(outcome: Outcome, estimate: Estimate | None) -> list[Panel]:
-    """Return the panels in drawing order."""
     ours = measured(outcome.samples, seconds=outcome.measured_s)
     good, edges = ours[is_good(ours)], _edges(outcome.measured_s)
     goal_ms = None if outcome.plan.goal_s is None else outcome.plan.goal_s * 1000

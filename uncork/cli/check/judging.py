@@ -30,7 +30,6 @@ class Verdict(NamedTuple):
 
 
 def judge(services: Mapping[str, Figures]) -> Verdict:
-    """Return all findings about services, by name."""
     plans = {name: figures.plan for name, figures in services.items()}
     listeners = [finding for plan in [*plans.values()][:1] for finding in _listeners(plan)]
     return Verdict(

@@ -28,7 +28,6 @@ class Needs:
 
 
 def needs_of(plans: Plans) -> Needs:
-    """Add up the needs of services."""
     every = list(plans.values())
     each = [None if plan.worker_bytes is None else plan.workers * plan.worker_bytes for plan in every]
     known = [one for one in each if one is not None]

@@ -161,7 +161,6 @@ def _times(summary: Summary) -> Table:
 
 
 def milliseconds(value: float | None) -> str:
-    """Format a time."""
     if value is None:
         return NOTHING
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"

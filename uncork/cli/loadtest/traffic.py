@@ -27,14 +27,12 @@ _OPTIONS = flags("max_connections", "clients", "processes", "seconds") | {
 
 
 def json_option() -> Any:
-    """Return the field of ``--json``."""
     return option(
         None, "Write the results as JSON to this file; - prints them instead of the tables.", metavar="FILE"
     )
 
 
 def service_argument() -> Any:
-    """Return the field of a required service."""
     return argument(..., "The service to run, as MODULE:SERVICE or FILE.py:SERVICE.", metavar="SERVICE")
 
 
@@ -128,7 +126,6 @@ TLS_OPTIONS = flags("ca", "insecure", "cert", "key")
 
 
 def is_url(target: str) -> bool:
-    """Return True if a target is a URL, not a service."""
     return "://" in target
 
 

@@ -130,7 +130,6 @@ def _timing(api: ApiDescription) -> str:
 
 
 def _media_types(api: ApiDescription) -> str:
-    """Describe the media types of an API."""
     if api.streams or api.answers_each:
         return f"accepts {_input(api.input)}"
     return f"accepts {_input(api.input)}, returns {', '.join(_NAMES.get(one, one) for one in api.offers)}"

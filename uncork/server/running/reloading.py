@@ -80,12 +80,10 @@ class Reloader:
                     watch.include_new_files()
 
     async def watch_settings(self) -> None:
-        """Reload whenever a file of the settings has changed."""
         async for reason in changed_settings(lambda: files_of(self._settings.options)):
             await self._reload(reason, renewed=())
 
     def unloaded(self) -> Collection[str]:
-        """Return the names of the services that clients have unloaded."""
         return self._settings.unloaded
 
     async def load(self, name: str) -> None:

@@ -49,7 +49,6 @@ def not_a_method(value: object) -> str:
 
 
 def check_input(name: str, adapter: object) -> None:
-    """Check the ``input`` of an API."""
     if isinstance(adapter, Adapter):
         return
     hint = ""

@@ -126,7 +126,6 @@ class GatewayConnection:
                 raise FrameError(f"a worker accepts only batches, got {type(message).__name__}")
 
     def close(self) -> None:
-        """Close the connection and the shared file."""
         self._connection.close()
         if self._file is not None:
             self._file.close()

@@ -70,7 +70,6 @@ class HostedService:
         self._warmed_up: tuple[Settings, Ready] | None = None
 
     def hello(self, index: int, *, launch: int | None = None, host: str = "", version: str = "") -> Hello:
-        """Return the description of the service for a gateway."""
         return Hello(
             index=index,
             service=describe_service(self._class),

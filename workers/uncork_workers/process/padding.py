@@ -53,7 +53,6 @@ def pad(
 
 
 def _as_array(row: ArrayLike, at: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return a row as an array of the type."""
     try:
         array = np.asarray(row)
     except ValueError:  # nested lists of different lengths

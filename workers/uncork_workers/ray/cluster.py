@@ -115,7 +115,6 @@ def put(content: bytes) -> Any:
 
 
 async def result(reference: Any) -> Any:
-    """Return the result of a call of an actor."""
     return await asyncio.wrap_future(reference.future())
 
 

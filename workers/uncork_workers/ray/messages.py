@@ -128,7 +128,6 @@ _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def encode(message: Command | Event) -> bytes:
-    """Encode a message as a line."""
     return _encoder.encode(message) + b"\n"
 
 

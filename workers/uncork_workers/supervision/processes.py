@@ -49,7 +49,6 @@ class LocalWorkers:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def environment_of(self, index: int) -> dict[str, str]:
-        """Return the environment variables of one worker."""
         gpu = {GPU_VARIABLE: self.gpus[index % len(self.gpus)]} if self.gpus else {}
         return {**worker_environment(self.workers), **self.environment, **gpu}
 

@@ -183,7 +183,6 @@ class Supervisor:
         return [handle.process for handle in self._handles.values() if handle.process is not None]
 
     def is_replacing(self) -> bool:
-        """Return True while workers are being replaced."""
         return self._replacing.locked()
 
     @asynccontextmanager

@@ -55,7 +55,6 @@ def sources_of(group_by: object) -> list[Source]:
 
 
 def is_header_name(name: str) -> bool:
-    """Return whether a text can be the name of a header."""
     return _TOKEN.fullmatch(name) is not None
 
 

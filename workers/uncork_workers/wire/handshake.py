@@ -135,7 +135,6 @@ def _with_proof(token: bytes, about: bytes, message: P) -> P:
 
 
 def encode_greeting(greeting: Greeting) -> bytes:
-    """Encode a message of the handshake."""
     header = _encoder.encode(greeting)
     return _LENGTHS.pack(len(header), 0) + header
 

@@ -144,7 +144,6 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def routes(self) -> list[str]:
-        """The route and the aliases."""
         return list(dict.fromkeys((self.route, *self.aliases)))
 
     @property
@@ -182,7 +181,6 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> list[Source]:
-        """The sources of ``group_by``."""
         return group_sources(self.name, self.group_by)
 
     @property

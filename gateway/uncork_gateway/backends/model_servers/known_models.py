@@ -76,7 +76,6 @@ class KnownModels:
         return model
 
     def tally(self, model: str) -> ApiTally:
-        """Return the counters for the responses of a model."""
         return self._metrics.api(model if model in self._used else UNKNOWN)
 
     def add(self, model: str) -> None:

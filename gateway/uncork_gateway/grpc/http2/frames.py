@@ -67,7 +67,6 @@ def protocol_error(message: str) -> ConnectionFault:
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """Return a frame: its head, then the payload."""
     size = len(payload)
     return FRAME_HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload
 
@@ -100,17 +99,14 @@ def headers(stream_id: int, block: bytes, *, ends: bool) -> bytes:
 
 
 def settings(values: dict[int, int]) -> bytes:
-    """Return a SETTINGS frame."""
     return frame(SETTINGS, 0, 0, b"".join([_SETTING.pack(*pair) for pair in values.items()]))
 
 
 def reset(stream_id: int, code: int) -> bytes:
-    """Return an RST_STREAM frame."""
     return frame(RST_STREAM, 0, stream_id, code.to_bytes(4, "big"))
 
 
 def goaway(last_stream_id: int, code: int, message: str = "") -> bytes:
-    """Return a GOAWAY frame."""
     numbers = last_stream_id.to_bytes(4, "big") + code.to_bytes(4, "big")
     return frame(GOAWAY, 0, 0, numbers + message.encode()[: MAX_FRAME_BYTES // 2])
 

@@ -233,7 +233,6 @@ class Outgoing(ABC):
         return size
 
     def _drop(self) -> None:
-        """Drop all unsent data."""
         outbox = self.connection.outbox
         outbox.unblock(self.number)
         outbox.unsent_bytes -= self.unsent_bytes

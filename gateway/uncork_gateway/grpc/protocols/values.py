@@ -80,7 +80,6 @@ def add_rest(message: Any, tensor: Tensor) -> None:
 
 
 def _packed(number: int, data: bytes) -> bytes:
-    """Return a serialized packed field."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 

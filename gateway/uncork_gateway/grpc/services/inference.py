@@ -51,7 +51,6 @@ class Inference:
     statistics: bool
 
     def methods(self) -> dict[bytes, Method]:
-        """Return the methods of the service by path."""
         answers: dict[str, Answer] = {
             "ServerLive": self._live,
             "ServerReady": self._ready,

@@ -178,7 +178,6 @@ class TritonPages:
 
 
 def loading_routes(access: RepositoryAccess) -> list[Route]:
-    """Return the routes that load and unload services."""
     path = "/v2/repository/models/{model}"
     return [
         Route(f"{path}/load", partial(_change, access.load), methods=["POST"]),

@@ -96,7 +96,6 @@ def describe_api(
 def describe_classes(
     names: tuple[str, str], figures: Figures, bulk: ClassStats, recent: Recent
 ) -> list[document.RequestClass]:
-    """Describe both classes of an API's requests."""
     rules = figures.stats.rules
     first = _class(names[0], figures.recent, figures.stats, rules.goal_s, None)
     return [first, _class(names[1], recent, bulk, rules.bulk_goal_s, bulk_limited_by(figures))]

@@ -269,7 +269,6 @@ class StatusBuilder:
         self.batches_after = batches.after
 
     def status(self) -> document.Status:
-        """Return the current document."""
         described = [service.describe(draining=self._front.draining) for service in self._services()]
         services = [service for service, _, _ in described]
         only = services[0] if len(services) == 1 else None

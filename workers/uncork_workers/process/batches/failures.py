@@ -53,7 +53,6 @@ class FailedCall:
             self.is_out_of_memory = is_out_of_memory(error)
 
     def free(self) -> None:
-        """Free what the call has allocated."""
         with suppress(BaseException):  # as above
             free_variables(self.error)
 
@@ -90,7 +89,6 @@ class Failure(FailedCall):
 
 
 def exception_report(error: BaseException, handler: Callable[..., Any] | None = None) -> ExceptionReport:
-    """Return a report of an exception in a call of ``handler``."""
     return ExceptionReport(
         error=type(error).__name__,
         place=encodable(_place(_innermost(error), handler)),
