@@ -54,7 +54,6 @@ class View(NamedTuple):
     deadline: float
     """Earliest deadline among the queued requests."""
     goal_s: float
-    """The latency goal of the API."""
     full: bool
     """True if the queue's rows or bytes reach the limit of a batch."""
     idle_workers: int

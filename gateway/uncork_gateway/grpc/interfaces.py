@@ -62,7 +62,6 @@ class CallStream(Protocol):
     """
 
     request_id: bytes
-    """The call's id."""
 
     @property
     def connection(self) -> CallConnection: ...

@@ -38,7 +38,6 @@ class Joining:
         """Services that had ready workers when others took over. Their workers return on standby, and must
         not become successors; nor must new workers with the same code."""
         self._unusable: list[ServiceDescription] = []
-        """Services that cannot be served."""
         self._is_deciding = False
         """True while decisions cause events of workers."""
 

@@ -25,8 +25,6 @@ _SERVER_ERROR = 500
 
 
 class RequestSpan:
-    """The span of one request."""
-
     def __init__(self, span: Span) -> None:
         self.span = span
         self.has_ended = False

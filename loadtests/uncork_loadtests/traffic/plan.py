@@ -128,13 +128,11 @@ class Plan:
     """Discarded time before: the same clients, or Poisson arrivals at the mean rate."""
     seed: int = 1
     processes: int = 1
-    """Generator processes."""
     max_connections: int = 1024
     """Open loop: most connections of all processes together."""
     limit: int | None = None
     """Most requests, warm-up included; None: only time ends the run."""
     goal_s: float | None = None
-    """Latency goal."""
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)

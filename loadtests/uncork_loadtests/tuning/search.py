@@ -28,7 +28,6 @@ class Model:
     overhead_ms: float
     """Latency of a request besides queue and batch."""
     goal_ms: float
-    """Latency goal of the client."""
     largest: int
     """Largest batch to propose, in rows."""
     concurrency: int = 1

@@ -88,8 +88,6 @@ class Proof(Verdict):
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """The result of tuning."""
-
     request: TuningRequest
     measured: batch_times.BatchTimes
     lengths: Lengths | None = None

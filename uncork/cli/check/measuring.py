@@ -187,8 +187,6 @@ def _example(api: ApiDescription) -> Example:
 
 
 class _Runner:
-    """Runs batches in the worker."""
-
     def __init__(self, pool: WorkerPool, worker: int, pid: int, watch: _Watch) -> None:
         self._pool = pool
         self._worker = worker

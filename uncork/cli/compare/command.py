@@ -32,8 +32,6 @@ _SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions(LoadOptions):
-    """The options of ``uncork compare``."""
-
     service: str = service_argument()
     policies: str = option(
         "cork,fixed:5,none",

@@ -26,8 +26,6 @@ SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadtestOptions(LoadOptions):
-    """The options of ``uncork loadtest``."""
-
     target: str = argument(
         ...,
         "URL to load, http(s)://host:port/path, or a service to run for the duration of the test, as "

@@ -44,8 +44,6 @@ class ProtocolName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyOptions(ServerOptions):
-    """The options of ``uncork proxy``."""
-
     urls: list[str] | None = argument(
         None,
         "http://HOST:PORT of each model server, or grpc://HOST:PORT of each that speaks gRPC; all must serve "

@@ -20,8 +20,6 @@ from uncork_workers.cores import usable_cores
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneOptions(TrafficOptions):
-    """The options of ``uncork tune``."""
-
     service: str = service_argument()
     goal_ms: float = option(..., "Latency goal in milliseconds that 99 % of requests must meet.")
     rate: float | None = option(

@@ -46,7 +46,6 @@ class _Turn:
     is_ahead: bool = False
     """Whether it was prepared while another batch ran."""
     is_called: bool = False
-    """Whether the handler has been called."""
     answers: tuple[Reply, list[bytes]] | None = None
 
 

@@ -42,8 +42,6 @@ _MOST_CAUSES = 10
 
 
 class FailedCall:
-    """A call that failed."""
-
     def __init__(self, error: BaseException, *, rows: int, size: float) -> None:
         self.error = error
         self.rows = rows
