@@ -69,16 +69,11 @@ no number of workers meets the goal."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The demand of one API.
+    """The demand of one API; see :class:`uncork_dispatcher.ApiDemand`.
 
     Attributes:
-        api: its name.
         rate_rows: arrivals in rows per second.
-        estimate: estimate of the batch time in an average worker.
-        goal_s: the latency goal in seconds.
-        limit_rows: most rows in a batch.
-        transport_s: seconds that a batch spends on the way to the worker and back.
-        smallest_rows: rows of the smallest request.
+        smallest_rows: rows of the smallest request, above 0.
         dispersion: variance over mean of the rows that arrive in a short time. Single rows that arrive at
             random have 1; larger requests and bursts have more.
     """

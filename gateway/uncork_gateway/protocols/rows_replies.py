@@ -55,14 +55,10 @@ def split(body: bytes, rows: Sequence[int], *, drop_batch_id: bool) -> list[Rows
 
 
 def join(parts: Sequence[RowsReply]) -> RowsReply:
-    """Join the replies to the parts of one request.
+    """Join the replies to the parts of one request; raises as :meth:`Wire.join`.
 
     Lists with a value for each row of their part are concatenated. All other values must be equal in all
     parts.
-
-    Raises:
-        UncertainReply: if an equal value may be a list of rows, or a single value for all rows.
-        WrongReply: if the parts differ in their members, or in a value that is not a list of rows.
     """
     first = parts[0]
     if len(parts) == 1:

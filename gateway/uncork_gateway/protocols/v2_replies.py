@@ -59,12 +59,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
 
 
 def join(parts: Sequence[InferReply]) -> InferReply:
-    """Join the replies to the parts of a request, in order.
-
-    Raises:
-        UncertainReply: if an equal value may be a list of rows, or a single value for all rows.
-        WrongReply: if the outputs do not fit together, or other members differ.
-    """
+    """Join the replies to the parts of a request, in order; raises as :meth:`Wire.join`."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -40,7 +40,6 @@ class AnsweredRequest(ABC):
     request_id = b""
     """The id of the request, which its response and the access log carry."""
     cors = b""
-    """Header lines of the response, for pages of other origins."""
     _is_answered = False
     _answer: RequestResult[Any] | None = None
     """The dispatcher's result, if the request was executed."""

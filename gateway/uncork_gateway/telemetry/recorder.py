@@ -126,7 +126,6 @@ class Recorder:
         return Recent(now - base.time, counts, sample.bulk_rows - base.bulk_rows, None)
 
     def classes(self, api: str) -> tuple[str, str] | None:
-        """Return the names of an API's classes; None if it has one."""
         return self._metrics.classes(api)
 
     def forget(self, api: str) -> None:

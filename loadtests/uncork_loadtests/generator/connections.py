@@ -141,7 +141,6 @@ class Traffic(ABC):
         self.settle()
 
     def answered(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float) -> None:
-        """Record a response that began at `first_s` and was complete at `now_s`."""
         self.answers.add(asked, reply, first_s=first_s, now_s=now_s, start_s=self.start_s)
         self.outstanding -= 1
 

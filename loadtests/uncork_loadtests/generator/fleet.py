@@ -50,7 +50,6 @@ class Outcome:
     """The first wrong answer, with its request and the expected answer; empty if all were right."""
     interrupted: bool
     first_errors: Mapping[int, str] = field(default_factory=dict)
-    """The first error text by status, shortened."""
 
     @property
     def failure(self) -> str:

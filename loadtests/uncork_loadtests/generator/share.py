@@ -45,9 +45,7 @@ class ShareResult:
     """Processor time of the generator in the measured time."""
     most_connections: int
     first_wrong: str
-    """Request, expected answer and answer, shortened; empty if every answer was right."""
     first_errors: Mapping[int, str]
-    """The first error text by status, shortened."""
 
 
 def traffic_of(plan: Plan, *, share: int = 0) -> Traffic:

@@ -18,7 +18,6 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def text(services: Mapping[str, Figures], verdict: Verdict) -> Iterator[RenderableType]:
-    """Yield the parts to print, one below the other."""
     if ONLY in services:
         figures, findings = services[ONLY], verdict.all
         yield _apis(figures)

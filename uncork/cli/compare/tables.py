@@ -29,7 +29,6 @@ _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def tables(comparison: Comparison) -> Iterator[RenderableType]:
-    """Yield the parts to print, one below the other."""
     yield heading(comparison)
     yield ""
     yield _medians(comparison)
@@ -65,7 +64,6 @@ def interval_text(interval: Interval | None) -> str:
 
 
 def as_json(comparison: Comparison) -> bytes:
-    """Encode all figures; unknown ones are null."""
     plan = plan_figures(comparison.plan)
     del plan["url"]  # each server had its own
     figures = {

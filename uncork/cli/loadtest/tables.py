@@ -18,7 +18,6 @@ from uncork_loadtests.traffic.plan import REPLAY, Plan, per_second
 
 
 def tables(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> Iterator[RenderableType]:
-    """Yield the parts to print, one below the other."""
     yield f"POST {outcome.plan.url}"
     yield heading(outcome)
     if outcome.plan.payload.random is not None:
@@ -70,7 +69,6 @@ def traffic(plan: Plan) -> str:
 
 
 def as_json(outcome: Outcome, summary: Summary, *, estimate: Estimate | None) -> bytes:
-    """Encode all figures; unknown ones are null."""
     figures: dict[str, Any] = {
         "plan": plan_figures(outcome.plan),
         "void": outcome.void or None,

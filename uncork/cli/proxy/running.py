@@ -53,7 +53,6 @@ class RunningProxy:
         return self._reload("uncork reload")
 
     async def diff_requested(self) -> Outcome:
-        """Return the settings that a reload would change; the code is 1 if there are any, 2 for an error."""
         try:
             *_, changes = self._read()
         except WrongUsage as error:

@@ -17,7 +17,6 @@ Column = tuple[str, Callable[[Comparison, Result], str]]
 
 
 def tables(comparisons: Sequence[Comparison], *, seeds: Sequence[int]) -> Iterator[RenderableType]:
-    """Yield the parts to print, one below the other."""
     yield _heading(comparisons, seeds)
     yield _explanation(comparisons, seeds)
     for one in comparisons:

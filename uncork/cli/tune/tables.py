@@ -19,7 +19,6 @@ from uncork_loadtests.tuning.tune import GATEWAY_BUSY, Proof, Tuned
 
 
 def text(tuned: Tuned) -> Iterator[RenderableType]:
-    """Yield the parts to print, one below the other."""
     yield _sizes(tuned)
     yield from _line(tuned)
     if tuned.rates:
@@ -53,7 +52,6 @@ def serve_command(target: str, proposal: Proposal) -> str:
 
 
 def as_json(tuned: Tuned) -> bytes:
-    """Encode all figures; unknown ones are null."""
     request, proposal = tuned.request, tuned.proposal
     figures = {
         **{one.name: getattr(request, one.name) for one in fields(request) if one.name != "plan"},

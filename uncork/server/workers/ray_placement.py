@@ -30,17 +30,7 @@ async def launching_on_ray(
     *,
     on_waiting: Callable[[Sequence[int], str], object],
 ) -> AsyncIterator[tuple[Launcher, Callable[[ServeOptions], Starter]]]:
-    """Give what starts the workers, until the block ends; it kills those that are left.
-
-    With it comes what starts workers of the same target with other options.
-
-    Args:
-        folder: where the archives of the service are kept.
-        on_waiting: as for :class:`RayLauncher`.
-
-    Raises:
-        WrongUsage: if they can never be started.
-    """
+    """As :func:`~uncork.server.workers.placement.launching`; ``folder`` keeps archives of the service."""
     packer, target = _shipped(options.service, folder)
     launcher = RayLauncher(
         _workers(options, target),

@@ -50,11 +50,7 @@ class _Turn:
 
 
 class OverlappingStages:
-    """Serves the batches of one connection.
-
-    Args:
-        due: gets the monotonic times at which the batches that run should have ended.
-    """
+    """Serves the batches of one connection; ``due`` is as for :class:`ConcurrentBatches`."""
 
     def __init__(
         self,
@@ -81,12 +77,7 @@ class OverlappingStages:
         self._errors: list[BaseException] = []
 
     def serve(self) -> None:
-        """Execute batches until the connection ends.
-
-        Raises:
-            FrameError: if the gateway sends an unexpected message.
-            OSError: if the connection breaks.
-        """
+        """Execute batches until the connection ends; raises as :meth:`ConcurrentBatches.serve`."""
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         self._gateway.share(in_order=True)
         threads = [

@@ -189,13 +189,7 @@ class ApiDescription(msgspec.Struct, frozen=True, kw_only=True):
         return [source.name for source in self.sources if source.kind == "field"]
 
     def group_of(self, row: bytes) -> bytes | None:
-        """Return the text of the group of a request with one row, without headers and parameters.
-
-        None if the API has no ``group_by``.
-
-        Raises:
-            ValueError: if the row has no value that ``group_by`` accepts.
-        """
+        """As :func:`group_of_row`; None if the API has no ``group_by``."""
         if self.group_by is None:
             return None
         return group_of_row(row, self.sources, is_single=isinstance(self.group_by, str))

@@ -30,11 +30,7 @@ class Predict(TensorDialect):
     """
 
     def read(self, request: Any) -> Marshalled:
-        """Read a PredictRequest.
-
-        Raises:
-            BadRequest: if the request is malformed, or needs an unsupported feature.
-        """
+        """Read a PredictRequest; raise BadRequest if it is malformed, or needs an unsupported feature."""
         check_signature(request.model_spec.signature_name)
         try:
             asked = read_request(request, self.codec.limits)

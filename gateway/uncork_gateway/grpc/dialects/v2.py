@@ -48,11 +48,7 @@ class V2Grpc(TensorDialect):
         """The bytes before the values of the only output, by its format and number of rows."""
 
     def read(self, request: Any) -> Marshalled:
-        """Read a ModelInferRequest.
-
-        Raises:
-            BadRequest: if the request is malformed, or needs an unsupported feature.
-        """
+        """Read a ModelInferRequest; raise BadRequest if it is malformed, or needs an unsupported feature."""
         try:
             asked = read_request(request, self.codec.limits)
         except Unmergeable as error:

@@ -170,7 +170,6 @@ class Session:
         self._wait()
 
     def catch_up(self) -> None:
-        """Read the messages that were left for this turn of the event loop."""
         self.inflate_steps = STEPS_AT_ONCE
         while self._behind and self.turn.left > 0:
             self._behind.pop(next(iter(self._behind))).catch_up()

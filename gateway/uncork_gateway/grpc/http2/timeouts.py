@@ -16,9 +16,7 @@ _AGE_JITTER = 0.1
 
 
 class Timeouts:
-    """The only timer of a connection. It checks the connection's progress at regular intervals.
-
-    Calls therefore need no timers, and a timeout may be late by half of the shortest one.
+    """The only timer of a connection, as :class:`uncork_gateway.connection.timeouts.Timeouts` for HTTP.
 
     Args:
         drain: refuses new streams with a reason, and closes when all calls have ended.

@@ -118,12 +118,7 @@ class TensorWire(ABC):
         return parse(self.request, message)
 
     def request_of(self, message: Any, serialized: bytes) -> TensorRequest:
-        """Convert a message, which must not be used afterwards, to a request.
-
-        Raises:
-            BadRequest: if the request is malformed.
-            Unmergeable: if the request must be passed on unchanged, alone.
-        """
+        """Convert a message, which must not be used afterwards; raises as :meth:`read_request`."""
         with passing_on():
             parsed = self.read_request(message)
         inputs = [

@@ -41,12 +41,7 @@ class Models:
         return models
 
     def find(self, name: str, version: str = "") -> Model:
-        """Return a model by name; without a version, the version that would get a request.
-
-        Raises:
-            Unavailable: if the name is unknown, and not all models are known yet.
-            UnknownModel: if the model or the version does not exist.
-        """
+        """As :func:`find_model`, but raise Unavailable for an unknown name while not all are known."""
         models = self._models()
         if name not in models and (missing := self._missing()):
             # Clients take "unknown model" for final, so it must not be said before the models are known.

@@ -91,11 +91,7 @@ def read_upload(body: bytes, content_type: str) -> UploadedFile:
 
 
 def decode_text(data: bytes, charset: str) -> str:
-    """Decode text.
-
-    Raises:
-        InvalidInput: if the charset is unknown, or the data is not valid in it.
-    """
+    """As :func:`uncork_workers.wire.charsets.decode_text`, but raise InvalidInput."""
     try:
         return charsets.decode_text(data, charset)
     except ValueError as error:

@@ -80,7 +80,6 @@ class StagedRun(BatchRun):
         self._step(2, self._finish)
 
     def reply(self) -> Reply:
-        """Return the reply that goes with ``bodies``."""
         prepare_s, call_s, finish_s = self.seconds
         return replace(super().reply(), stages_s=(prepare_s, call_s, finish_s))
 
