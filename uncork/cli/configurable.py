@@ -53,11 +53,7 @@ def _path(context: typer.Context) -> str:
 def _configure(
     options: type[Options], values: Mapping[str, Any], context: typer.Context, environment: Mapping[str, str]
 ) -> Options:
-    """Combine ``values``, which are from the command line or defaults, with file and environment.
-
-    Raises:
-        WrongUsage: if file or environment are wrong.
-    """
+    """Combine ``values``, which are from the command line or defaults, with file and environment."""
     command = next(name for name, one in CONFIGURABLE.items() if one is options)
     flags = {name for name in given(context) if values.get(name) not in (None, [], ())}
     path = values[CONFIG] or environment.get(variable_of(CONFIG))

@@ -158,11 +158,7 @@ class Autoscaler:
         """Since when every look has wanted fewer workers."""
 
     def change_bounds(self, least: int, most: int) -> int:
-        """Set other bounds, and return the target within them.
-
-        Raises:
-            ValueError: if the bounds are not ``1 <= least <= most``.
-        """
+        """Set other bounds, and return the target within them; raises as the constructor."""
         if not 1 <= least <= most:
             raise ValueError(
                 f"the least number of workers must be from 1 to the most, got {least} and {most}"

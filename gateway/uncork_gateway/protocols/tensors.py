@@ -202,11 +202,7 @@ def element_ends(tensor: Tensor) -> list[int]:
 
 
 def elements(tensor: Tensor) -> list[bytes]:
-    """Return the elements of a binary BYTES tensor.
-
-    Raises:
-        Malformed: if the last element is cut short.
-    """
+    """Return the elements of a binary BYTES tensor; raises as :func:`element_ends`."""
     ends = element_ends(tensor)
     return [tensor.data[start + LENGTH_BYTES : end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 

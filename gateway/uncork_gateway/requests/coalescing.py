@@ -198,11 +198,7 @@ class Coalescing:
         self._open: dict[Hashable, Computation] = {}
 
     def submit(self, begin: Begin, asked: ApiSubmission, credentials: Hashable) -> CoalescedRequest:
-        """Let a request join an identical one, or submit it with ``begin``.
-
-        Raises:
-            RequestShed: if the request was shed at once.
-        """
+        """Let a request join an identical one, or submit it with ``begin``; raises as :meth:`enter`."""
         assert asked.waiter is not None
         key, now = _key(asked, credentials), self.clock()
         request = CoalescedRequest(
@@ -212,11 +208,7 @@ class Coalescing:
         return request
 
     def enter(self, request: CoalescedRequest) -> None:
-        """Add a request to a computation, or begin one.
-
-        Raises:
-            RequestShed: if the request was shed at once.
-        """
+        """Add a request to a computation, or begin one; raise RequestShed if it was shed at once."""
         computation = self._open.get(request.key)
         request.began += 1
         if computation is None or not self._may_join(request, computation):

@@ -92,9 +92,6 @@ class Parts(ABC, Generic[P, R]):
         """Submit the first parts, and another one whenever one has ended.
 
         The rows (or their cost) and the bytes of all parts count against the limits of the queue meanwhile.
-
-        Raises:
-            RequestShed: if one of the first parts was shed at once.
         """
         self._left = iter(parts)
         self._reserve(rows, size_bytes)

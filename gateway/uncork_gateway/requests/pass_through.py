@@ -175,12 +175,7 @@ async def _read(request: Request, whole: asyncio.Event) -> AsyncIterator[bytes]:
 async def _unless_disconnected(
     sending: Coroutine[Any, Any, httpx.Response], receive: Receive, whole: asyncio.Event
 ) -> httpx.Response:
-    """Return the server's response, unless the client disconnects after its body is ``whole``.
-
-    Raises:
-        ClientDisconnect: if the client disconnects.
-        GatewayError: if the server does not respond.
-    """
+    """Return the server's response, unless the client disconnects after its body is ``whole``."""
     answering = asyncio.create_task(sending)
     disconnecting = asyncio.create_task(_disconnected(receive, whole))
     try:

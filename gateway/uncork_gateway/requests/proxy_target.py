@@ -171,12 +171,7 @@ class RequestParts(Parts[Sent, CallResult]):
         self._caller.answered(answer)
 
     def _ask_whole(self, fault: Exception) -> None:
-        """Send the whole request again, unchanged, if it is idempotent.
-
-        Raises:
-            BadGateway: if it is not.
-            RequestShed: if the request was shed at once.
-        """
+        """Send the whole request again, unchanged; raise BadGateway if it is not idempotent."""
         if not self._merging.idempotent:
             raise BadGateway(str(fault))
         self.withdraw()

@@ -160,11 +160,7 @@ class Catalogue:
 
 
 def check_together(offers: Mapping[str, Offer]) -> None:
-    """Check that offers, by service, do not conflict with each other.
-
-    Raises:
-        ValueError: if two offers have a route in common.
-    """
+    """Check that offers, by service, do not conflict with each other; see :meth:`Catalogue.check`."""
     for name, offer in offers.items():
         _check(offer, {one: its for one, its in offers.items() if one != name})
 

@@ -103,12 +103,7 @@ def _threads_in(environment: Mapping[str, str]) -> int | None:
 def _measured(
     services: Mapping[str, ServeOptions], plans: Mapping[str, Plan], *, seconds: float
 ) -> dict[str, Figures]:
-    """Measure services one after the other.
-
-    Raises:
-        CheckFailed: if one does not start.
-        WrongUsage: if one cannot be served, or not together with the others.
-    """
+    """Measure services one after the other."""
     found: dict[str, Figures] = {}
     with telling() as tell:
         for name, options in services.items():

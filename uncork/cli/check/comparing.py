@@ -103,12 +103,7 @@ async def _compared(
 
 
 async def _results(batches: Batches, ends: float, bodies: Sequence[bytes]) -> list[Result]:
-    """Run a batch of rows.
-
-    Raises:
-        Unknown: if the time is over.
-        Refused, Failed, TimeoutError, OutOfMemory: as :meth:`Batches.of`.
-    """
+    """Run a batch of rows; raise Unknown if the time is over."""
     if time.perf_counter() > ends:
         raise Unknown("the time is over; raise --seconds")
     executed, _ = await batches.of(bodies)

@@ -65,11 +65,7 @@ class RunningProxy:
             self._reload(reason)
 
     def _read(self) -> tuple[ProxyOptions, ProxySettings, Credentials, list[Change]]:
-        """Read the files again; return what they say, and what has changed.
-
-        Raises:
-            WrongUsage: if a setting is wrong, in the words of the start.
-        """
+        """Read the files again; return what they say, and what has changed."""
         options: ProxyOptions = self.options if self.options.reread is None else self.options.reread()
         options.check_servers()
         credentials = read_credentials(options)

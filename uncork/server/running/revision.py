@@ -139,11 +139,7 @@ class Revision:
             self._adopt(added)
 
     async def apply(self) -> None:
-        """Apply the settings, and keep the workers.
-
-        Raises:
-            ValueError: if a service cannot be served with them; nothing has changed then.
-        """
+        """Apply the settings, and keep the workers; raises ValueError as :meth:`replace`."""
         for name, change in self._prepare_all({}).items():
             self._running.services[name].served.change(change)
         self._adopt({})

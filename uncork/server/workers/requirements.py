@@ -56,9 +56,6 @@ def _require_gpus(options: ServeOptions, *, warn: Callable[[str], object]) -> No
     """Refuse to start workers on GPUs that are missing; models would run on the CPU, or fail to load.
 
     ``warn`` gets the reason if the GPUs cannot be counted.
-
-    Raises:
-        WrongUsage: if a GPU is missing.
     """
     if not options.gpu_names:
         return

@@ -86,11 +86,7 @@ def frame_buffers(message: Message, bodies: Iterable[bytes] = ()) -> list[bytes]
 
 
 def encode_frame(message: Message, bodies: Iterable[bytes] = ()) -> bytes:
-    """Encode a frame as one bytes object.
-
-    Raises:
-        FrameError: if the frame exceeds a size limit.
-    """
+    """Encode a frame as one bytes object; raises as :func:`frame_buffers`."""
     return b"".join(frame_buffers(message, bodies))
 
 

@@ -189,11 +189,7 @@ def read_head(fields: Iterable[Header]) -> CallHead:
 
 
 def check_trailers(fields: Iterable[Header]) -> None:
-    """Check a client's trailers, which gRPC ignores.
-
-    Raises:
-        MalformedHead: if the fields break a rule.
-    """
+    """Check a client's trailers, which gRPC ignores; raises as :func:`read_head`."""
     for name, value in fields:
         _check_field(name, value)
         if name.startswith(b":"):
