@@ -19,7 +19,6 @@ from uncork.batched_functions.batch_run import BatchRun, Failed, Outcome, Result
 from uncork.batched_functions.definition import Definition, Parameters
 from uncork.batched_functions.tally import Tally
 from uncork_dispatcher import (
-    ApiRules,
     ApiSample,
     AsyncDispatcher,
     Batch,
@@ -89,6 +88,7 @@ class LoopQueue(Observer):
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._definition = definition
+        self.rules = definition.rules
         self._parameters = parameters
         self._threads = threads
         self._tallies = tallies
@@ -111,17 +111,13 @@ class LoopQueue(Observer):
         for slot in range(definition.concurrency):
             self._dispatcher.worker_ready(slot)
 
-    @property
-    def rules(self) -> ApiRules:
-        return self._definition.rules
-
     def close(self) -> None:
         """Stop the timer, which the loop refers to; there are no callers any more."""
         self._dispatcher.close()
 
     def sample(self) -> ApiSample:
         """Return totals and estimates; any thread may call this."""
-        return self._dispatcher.sample(self._definition.rules.name)
+        return self._dispatcher.sample(self.rules.name)
 
     async def call(self, item: Item) -> Any:
         """Run the function with an item, in a batch, and return its result.
@@ -188,7 +184,7 @@ class LoopQueue(Observer):
             limit.count_in(pads=batch.pads, known=None)
         run = BatchRun(
             lambda part: self.try_items([items[at] for at in part]),
-            rules=self._definition.rules,
+            rules=self.rules,
             extents=[Extent(1, one.cost or 0.0, one.cost or 0.0) for one in batch.requests],
             pads=batch.pads,
             limit=limit,
@@ -227,7 +223,7 @@ class LoopQueue(Observer):
 
     def set_limit(self) -> None:
         """Limit batches to what fits into memory."""
-        name, most = self._definition.rules.name, self.limit.most
+        name, most = self.rules.name, self.limit.most
         for slot in range(self._definition.concurrency):
             self._dispatcher.limit_batches(slot, name, most)
         if most < self._most:
