@@ -18,6 +18,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from uncork_gateway.connection.parser import RequestParser
 from uncork_gateway.connection.parts import ConnectionOfParts
+from uncork_gateway.connection.timeouts import reset
 from uncork_gateway.errors import (
     CLIENT_GONE,
     PROBLEM_JSON,
@@ -185,7 +186,7 @@ class AsgiRequest:
         if not self._closed:
             self._status = CLIENT_GONE
             self.disconnect()
-            self._connection.transport.abort()
+            reset(self._connection.transport)
 
     def _fail(self, failure: GatewayError) -> None:
         self.disconnect()
@@ -198,7 +199,7 @@ class AsgiRequest:
     def _break_off(self) -> None:
         """Close the connection; the client sees by the missing end that the response is incomplete."""
         if self._ends_with_connection:
-            self._connection.transport.abort()  # A normal close would be its end.
+            reset(self._connection.transport)  # A normal close would be its end.
         else:
             self._connection.hang_up()
 

@@ -295,8 +295,6 @@ class HttpProtocol:
         self._unparsed.end()
         before = self.state
         if self._is_tls or (self._reply_begun and before is not ENDED):
-            if self._reply_begun and not self.has_chunks:
-                self.transport.abort()  # A normal close could be the end of the reply.
             return False
         if before in (HEAD, BODY):
             cut = BadRequest("the connection closed before the request was complete")

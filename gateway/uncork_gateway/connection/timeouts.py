@@ -1,6 +1,9 @@
 """Limits on the time that a client may take to send, and that its connection may stay idle."""
 
 import asyncio
+import contextlib
+import socket
+import struct
 
 from uncork_dispatcher.wording import plural
 from uncork_gateway.connection.client_limits import ClientLimits
@@ -11,6 +14,7 @@ from uncork_gateway.errors import Unreadable
 MIN_BODY_BYTES_PER_S = 500
 """Less than a telephone line carries; so low that no real upload is taken for an attack."""
 _LINGER_S = 5.0
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Timeouts:
@@ -82,6 +86,15 @@ def abort_later(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -
     except OSError:  # the loop has not noticed yet
         transport.abort()
     return loop.call_later(_LINGER_S, transport.abort)
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Abort the connection so that the client sees an error: after ``abort`` alone, it sees a normal end."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with contextlib.suppress(OSError):  # Unix sockets have no reset
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
 
 
 def slow_body(grown_bytes: int, waited_s: float) -> Unreadable:

@@ -8,6 +8,7 @@ import time
 from msgspec.structs import replace
 
 from uncork_dispatcher import RequestResult
+from uncork_gateway.connection.timeouts import reset
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import CLIENT_GONE, ClientTimedOut, RefusalReason, Refused
 from uncork_gateway.interfaces import Connection
@@ -118,5 +119,5 @@ class StreamRequest(ApiRequest):
         if self._is_chunked and status != CLIENT_GONE:
             transport.close()  # After the pieces so far have been sent.
         else:
-            transport.abort()  # Without chunks, a normal close would complete the reply.
+            reset(transport)  # Without chunks, a normal close would complete the reply.
         self._count(status, refusal=refusal)

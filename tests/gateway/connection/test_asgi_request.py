@@ -227,21 +227,6 @@ async def test_a_client_that_does_not_read_stops_the_application() -> None:
     assert connection.received.endswith(b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n")
 
 
-@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
-async def test_a_client_that_ends_its_sending_in_the_middle_of_a_reply(version: bytes) -> None:
-    """It counts as gone, and the part that it has must not look complete."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await replies(b"a", ends=False)(scope, receive, send)
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    connection = await answer(app, GET.replace(b"1.1", version))
-    connection.end()
-    await turns()
-    assert (connection.closed, connection.aborted) == (True, version == b"1.0")
-
-
 async def test_the_application_may_end_the_connection() -> None:
     connection = await answer(replies(b"a", headers=((b"Connection", b"close"),)))
     assert connection.received.count(b"connection: close") == 1

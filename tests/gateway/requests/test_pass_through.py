@@ -100,6 +100,17 @@ async def test_a_header_may_have_control_characters() -> None:
         assert (b"x-note", b"a\x01b\x7fc") in reply.headers.raw
 
 
+async def test_a_cut_answer_of_http_1_0_is_reset() -> None:
+    """It has neither a length nor chunks, so a normal end of the connection would be its end."""
+    cut = b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n2\r\nab\r\n"
+    async with fake_server(lambda call: cut) as server, proxy(server.url) as on:
+        reader, writer = await asyncio.open_connection("127.0.0.1", on.port)
+        writer.write(b"GET /x HTTP/1.0\r\n\r\n")
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
+
+
 async def test_no_content() -> None:
     """204 has neither a body nor a length."""
     model = Model(lambda call: Answer(b"", 204))
