@@ -23,6 +23,8 @@ from uncork_gateway.telemetry.metrics import ApiTally
 
 # If the times of many clients pass one after the other, each costs no more than so many requests.
 _MOST_BEGUN = 2
+# Messages of a stream have one deadline, but for the time between them in which it is computed.
+_SAME_S = 0.01
 
 _IDS = re.compile(IDS.decode())
 
@@ -229,7 +231,7 @@ class Coalescing:
     def _may_join(self, request: CoalescedRequest, computation: Computation) -> bool:
         size_bytes = self.size_bytes + request.asked.size_bytes
         return (
-            request.expires_at >= computation.expires_at
+            request.expires_at >= computation.expires_at - _SAME_S
             and self.requests < self.rules.max_queue_requests
             and size_bytes <= self.rules.max_queue_bytes
             and request.began <= _MOST_BEGUN

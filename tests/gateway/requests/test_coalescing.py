@@ -657,6 +657,14 @@ def test_a_time_of_the_first_client_that_is_too_short_refuses_no_other(
     assert (patient.got == [b"0"]) is (begun == 2)
 
 
+def test_messages_of_one_stream_are_computed_once() -> None:
+    """They have one deadline, which is computed anew for each of them."""
+    orders = Orders()
+    for timeout in (1.0, 0.999, 0.5):
+        orders.send(key=0, timeout=timeout)
+    assert orders.begun == 2
+
+
 def test_what_a_body_has_besides_its_rows_keeps_no_requests_apart() -> None:
     orders = Orders()
     for rest_bytes in (0, 5000):
