@@ -16,7 +16,7 @@ from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.supervision.supervisor import Supervisor, WorkerExit
 from uncork_workers.wire.messages import Batch
 from uncork_workers.wire.overrides import for_all_apis
-from uncork_workers.wire.schema import ApiDescription
+from uncork_workers.wire.schema import ApiDescription, ServiceDescription
 
 if TYPE_CHECKING:
     from tests.simulation.requests import Ask
@@ -44,6 +44,7 @@ class RunningService:
         self.label = (name or "sim").partition("@")[0]
         self.description = some_service(self._draws, "" if self._is_version else self.prefix)
         self.reshaped: set[str] = set()
+        self._costly = _costly(self.description)
         self.has_changed = self.is_leaving = self.is_asked = self._has_new_limits = False
         self._lacks_workers = self._is_version
         self._begun: Counter[int] = Counter()
@@ -114,7 +115,7 @@ class RunningService:
         return any(api.name in one.reshaped for one in self._versions)
 
     def _explains(self, ask: Ask, status: int, text: str) -> bool:
-        schedule, is_costly = self.schedule, ask.api.settings.cost is not None
+        schedule, is_costly = self.schedule, ask.api.name in self._costly
         is_stopping = schedule.is_stopping or self.is_leaving
         if status in ask.faults:
             return True
@@ -212,6 +213,7 @@ class RunningService:
             self.description, self.has_changed = changed_service(self._draws, self.description), True
             after = {api.name: _shape(api) for api in self.description.apis}
             self.reshaped = {name for name in after if after[name] != before[name]}
+            self._costly |= _costly(self.description)  # also while the code of before still runs
         async with self._supervisor.replacing_all() as standbys:
             removed = served.prepare_take_over(standbys.launches).removed
             await served.withdraw(removed, timeout_s=0.5)
@@ -276,6 +278,11 @@ class RunningService:
             finished_batch=lambda launch: self._supervisor.finished_batch(launch),
             connection_lost=lambda launch: self._supervisor.connection_lost(launch),
         )
+
+
+def _costly(service: ServiceDescription) -> set[str]:
+    """Return the names of the APIs whose rows have costs, which count in the queue."""
+    return {api.name for api in service.apis if api.settings.cost is not None}
 
 
 def _shape(api: ApiDescription) -> tuple[object, ...]:
