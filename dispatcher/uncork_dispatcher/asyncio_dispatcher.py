@@ -183,8 +183,13 @@ class AsyncDispatcher(Generic[P, R]):
         if not self._turn_due:  # else the core is polled soon anyway
             self._poll_when_due(now)
 
-    def bulk_parts(self, api: str, *, rows: float, size_bytes: int) -> int:
-        return self._core.bulk_parts(api, rows=rows, size_bytes=size_bytes, now=self._now())
+    def bulk_parts(
+        self, api: str, *, rows: float, size_bytes: int, client_timeout_s: float = math.inf
+    ) -> int:
+        now = self._now()
+        return self._core.bulk_parts(
+            api, rows=rows, size_bytes=size_bytes, now=now, expires_at=now + client_timeout_s
+        )
 
     def parts_in_turn(self, api: str, *, rows: float) -> tuple[int, int]:
         return self._core.parts_in_turn(api, rows=rows, now=self._now())

@@ -169,12 +169,17 @@ class Dispatcher:
                 self._wakeup = min(wakeup, expires_at, next_at)
         return None
 
-    def bulk_parts(self, api: str, *, rows: float, size_bytes: int, now: float) -> int:
+    def bulk_parts(
+        self, api: str, *, rows: float, size_bytes: int, now: float, expires_at: float = math.inf
+    ) -> int:
         """Return into how many parts to divide a request of the second class before they are submitted.
 
-        Parts of equal size then fit into the room that the goal of the first class leaves.
+        Parts of equal size then fit into the room that the goal of the first class leaves. ``expires_at`` is
+        when the client gives up.
         """
-        return self._admissions[api].bulk_parts(rows=rows, size_bytes=size_bytes, now=now)
+        return self._admissions[api].bulk_parts(
+            rows=rows, size_bytes=size_bytes, now=now, expires_at=expires_at
+        )
 
     def parts_in_turn(self, api: str, *, rows: float, now: float) -> tuple[int, int]:
         """Return into how many parts to divide a large request, and how many to submit at a time."""

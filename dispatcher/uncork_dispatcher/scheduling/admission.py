@@ -243,7 +243,7 @@ class Admission:
         wait_s = self._retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
         return max(SHORTEST_RETRY_S, wait_s)
 
-    def bulk_parts(self, *, rows: float, size_bytes: int, now: float) -> int:
+    def bulk_parts(self, *, rows: float, size_bytes: int, now: float, expires_at: float) -> int:
         """Return into how many parts to divide a request of bulk, so that they fit into the room for bulk.
 
         It is 1 if some of them would be refused: then the request is admitted or refused as a whole.
@@ -265,7 +265,7 @@ class Admission:
             and bulk.size_bytes + backlog.size_bytes + size_bytes <= rules.max_queue_bytes
         )
         finish = free_at[0] + queued / self._room.rate(api, free_at, now)
-        return parts if fits and finish <= now + rules.bulk_goal_s else 1
+        return parts if fits and finish <= api.due_at(now, expires_at, bulk=True) else 1
 
     def reserve(self, rows: float, size_bytes: int, *, bulk: bool) -> None:
         """See :meth:`Dispatcher.reserve`."""

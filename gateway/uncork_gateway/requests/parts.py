@@ -155,7 +155,9 @@ def submit(dispatcher: AsyncDispatcher[Marshalled, HandlerResult], asked: ApiSub
     if asked.rows > 1 and not payload.parts:
         rows = _size(asked)
         if asked.bulk:
-            at_once = refusable = dispatcher.bulk_parts(asked.api, rows=rows, size_bytes=asked.size_bytes)
+            at_once = refusable = dispatcher.bulk_parts(
+                asked.api, rows=rows, size_bytes=asked.size_bytes, client_timeout_s=asked.client_timeout_s
+            )
             payload = divided(payload, at_once)
         if payload.divisible and not payload.parts:
             count, at_once = dispatcher.parts_in_turn(asked.api, rows=rows)

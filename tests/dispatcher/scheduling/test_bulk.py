@@ -292,6 +292,13 @@ def test_what_would_be_refused_in_parts_is_not_divided(rules: dict[str, Any]) ->
     assert parts(taught(**rules), size_bytes=100) == 1
 
 
+def test_what_ends_after_its_client_has_left_is_not_divided() -> None:
+    """60 rows take about 30 ms."""
+    core = taught()
+    times = [0.01, 10.0]
+    assert [core.bulk_parts("a", rows=60, size_bytes=0, now=0.0, expires_at=at) for at in times] == [1, 15]
+
+
 def test_nothing_is_divided_without_workers() -> None:
     core = Dispatcher()
     core.set_api(ApiRules(**RULES))

@@ -63,8 +63,10 @@ class Slow:
         await asyncio.sleep(self._seconds(self.rows[-1]))
         return BatchResult([HandlerResult(200, payload.body) for payload in payloads])
 
-    def send(self, rows: int, *, timeout_s: float = math.inf, bulk: bool = False) -> tuple[Caller, Submitted]:
-        payload = Marshalled(body=numbers(rows), rows=rows, single=False, divisible=True)
+    def send(
+        self, rows: int, *, timeout_s: float = math.inf, bulk: bool = False, divisible: bool = True
+    ) -> tuple[Caller, Submitted]:
+        payload = Marshalled(body=numbers(rows), rows=rows, single=False, divisible=divisible)
         caller = Caller()
         return caller, submit(self.dispatcher, submission_of(caller, "echo", payload, timeout_s, bulk=bulk))
 
@@ -196,6 +198,22 @@ def test_the_clients_time_is_one_for_all_parts() -> None:
         await on.dispatcher.drain()
         assert sum(on.rows) < 200
         assert on.dispatcher.remove_api("echo")
+
+    in_virtual_time(run())
+
+
+def test_bulk_that_may_take_longer_than_its_client_waits_is_tried_whole() -> None:
+    """Its last part would be refused by the prediction, and with it the request, although all is idle."""
+
+    async def run() -> None:
+        on = Slow(rules=replace(RULES, bulk_goal_s=math.inf))
+        for _ in range(5):
+            on.send(1)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(60)  # so that no request of the first class is expected
+        on.send(150, timeout_s=1.0, bulk=True, divisible=False)
+        await on.dispatcher.drain()
+        assert on.rows[-1] == 150
 
     in_virtual_time(run())
 
