@@ -23,6 +23,8 @@ MOST_GROUPS = 1000
 # are known, so many parts make a full batch.
 _PARTS_IN_ROOM = 16.0
 _MOST_PARTS = 1000
+# A part may take so many times the fixed time of a batch: smaller ones hardly take less, but are many.
+_LEAST_PART = 1.25
 
 
 class BacklogBudget(NamedTuple):
@@ -264,8 +266,12 @@ class Admission:
             and bulk.requests + backlog.requests + parts <= rules.max_queue_requests
             and bulk.size_bytes + backlog.size_bytes + size_bytes <= rules.max_queue_bytes
         )
+        if not fits:
+            return 1
+        if self._slots.workers and not api.model.can_predict(min(each, api.limit_rows)):
+            return parts  # no prediction refuses them
         finish = free_at[0] + queued / self._room.rate(api, free_at, now)
-        return parts if fits and finish <= api.due_at(now, expires_at, bulk=True) else 1
+        return parts if finish <= api.due_at(now, expires_at, bulk=True) else 1
 
     def reserve(self, rows: float, size_bytes: int, *, bulk: bool) -> None:
         """See :meth:`Dispatcher.reserve`."""
@@ -284,11 +290,17 @@ class Admission:
     def parts_in_turn(self, *, rows: float, now: float) -> tuple[int, int]:
         """Return into how many parts to divide a request, and how many of them to submit at a time.
 
-        A part takes at most half the goal, so that those behind it, and other requests, can meet theirs.
+        A part takes at most half the goal, so that those behind it, and other requests, can meet theirs; or
+        a quarter more than the fixed time of a batch, if that is longer, but no more than a goal in reach.
         """
         api, each = self._api, self._api.limit_rows
         if api.has_earned:
-            each = min(each, api.model.estimate.rows_within(api.rules.goal_s / 2))
+            estimate = api.model.estimate
+            least_s = _LEAST_PART * estimate.intercept_s
+            if estimate.intercept_s < api.rules.goal_s:
+                least_s = min(least_s, api.rules.goal_s - api.model.allowance_s)
+            worth = estimate.rows_within(least_s, z=0)
+            each = min(each, max(estimate.rows_within(api.rules.goal_s / 2), worth))
         else:
             each /= _PARTS_IN_ROOM
         return math.ceil(rows / max(1.0, each)), max(1, len(self._free_at(now)))

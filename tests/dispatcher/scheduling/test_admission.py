@@ -251,6 +251,17 @@ def test_parts_take_at_most_half_the_goal() -> None:
     assert core.parts_in_turn("a", rows=1, now=10.0) == (1, 2)
 
 
+@pytest.mark.parametrize(("goal_s", "least", "most"), [(1.5, 11, 15), (0.5, 11, 15), (1.1, 28, 40)])
+def test_parts_are_worth_the_fixed_time_of_a_batch(goal_s: float, least: int, most: int) -> None:
+    """1 s, and 25 ms for each row: ten rows take a quarter more, unless a goal in reach allows fewer."""
+    core = core_with(ApiRules(name="a", goal_s=9.0, max_batch_rows=64))
+    core.profile("a", 0, [(rows, 1.0 + 0.025 * rows) for rows in (4, 8, 16, 32) * 10], now=0.0)
+    teach(core, 1.025)
+    core.set_api(ApiRules(name="a", goal_s=goal_s, max_batch_rows=64))
+    count, _ = core.parts_in_turn("a", rows=120, now=10.0)
+    assert least <= count <= most
+
+
 def test_parts_that_wait_count_until_they_follow() -> None:
     core = core_with(ApiRules(name="a", max_queue_rows=10, max_queue_bytes=10))
     start_one(core, 1, now=0.0)
