@@ -9,6 +9,7 @@ import pytest
 
 from tests.loops import HANG_S, until
 from tests.workers.supervision.crowd import SERVICE, crowd, goes, left_in_peace, only_alive, replace_all
+from uncork_workers.supervision.launcher import WorkerProcess
 from uncork_workers.supervision.supervisor import ReplacementFailed
 
 pytestmark = pytest.mark.slow
@@ -110,6 +111,23 @@ async def test_workers_that_cannot_be_started_cannot_take_over(tmp_path: Path) -
         await on.exits.get()
         with pytest.raises(ReplacementFailed, match="Argument list too long"):
             await replace_all(on.supervisor)
+
+
+async def test_a_start_that_raises_anything_leaves_the_old_workers_in_force(tmp_path: Path) -> None:
+    """On Ray, a thread packs the code first, and the system may refuse a thread."""
+
+    async def start(index: int, *, standby: bool = False) -> WorkerProcess:
+        raise RuntimeError("can't start new thread")
+
+    async with crowd(tmp_path, workers=1) as on:
+        old = await on.workers(1)
+        [process] = on.supervisor.current_workers()
+        on.supervisor.start_by(start)
+        with pytest.raises(ReplacementFailed, match=r"^can't start new thread$"):
+            await on.supervisor.replace(process)
+
+        assert not on.supervisor.is_replacing()
+        await only_alive(tmp_path, *old.values())
 
 
 async def test_a_place_in_a_crash_loop_can_be_taken_over(tmp_path: Path) -> None:

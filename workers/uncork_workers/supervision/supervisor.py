@@ -268,7 +268,7 @@ class Supervisor:
             self._explain(index)  # forgets what a standby of an earlier attempt has said
         try:
             for index in indexes:
-                standbys.processes.append(await (start or self._start)(index, standby=True))
+                standbys.processes.append(await self._start_standby(index, start or self._start))
             standbys.are_ready = await self._wait_until_ready(standbys.processes, gives_way=gives_way)
             yield standbys
         except (OSError, ValueError) as error:
@@ -278,6 +278,12 @@ class Supervisor:
             if not standbys.in_force:
                 for process in standbys.processes:
                     self.kill(process.launch)
+
+    async def _start_standby(self, index: int, start: Starter) -> WorkerProcess:
+        try:
+            return await start(index, standby=True)
+        except Exception as error:  # as in _run: whatever it is, another attempt may succeed
+            raise ReplacementFailed(str(error) or repr(error)) from error
 
     def keep_instead(self, standbys: Standbys, leaving: Collection[int]) -> None:
         """Keep these processes alive, instead of those with the same indexes."""
