@@ -46,3 +46,13 @@ def test_a_file_that_cannot_be_written_later_is_logged(
     ready.remove()
 
     assert caplog.messages == [f"cannot write {folder / 'ready'}: No such file or directory"]
+
+
+def test_a_file_that_cannot_be_removed_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An error would end the watchdog instead of the worker whose batch is overdue."""
+    path = tmp_path / "ready"
+    ready = ReadyFile(path)
+    path.mkdir()
+    ready.remove()
+
+    assert caplog.messages == [f"cannot remove {path}: Is a directory"]

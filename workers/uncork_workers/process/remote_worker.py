@@ -46,7 +46,7 @@ class ReadyFile:
         self._path = path
         if path is None:
             return
-        self.remove()
+        path.unlink(missing_ok=True)
         # It must not exist for even a moment, so its folder is checked instead of writing it.
         if not path.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -62,8 +62,12 @@ class ReadyFile:
             log.error("cannot write %s: %s", self._path, error.strerror)
 
     def remove(self) -> None:
-        if self._path is not None:
+        if self._path is None:
+            return
+        try:
             self._path.unlink(missing_ok=True)
+        except OSError as error:
+            log.error("cannot remove %s: %s", self._path, error.strerror)
 
 
 class MemoryLimit:
