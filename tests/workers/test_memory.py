@@ -1,11 +1,13 @@
 """How much memory is left for processes."""
 
+import os
+import resource
 from pathlib import Path
 
 import psutil
 import pytest
 
-from uncork_workers.memory import cgroup_file, free_bytes, free_in_cgroup
+from uncork_workers.memory import cgroup_file, free_bytes, free_in_cgroup, resident_bytes
 
 NAMES = ("memory.oom_control", "memory.events")
 
@@ -47,3 +49,14 @@ def test_what_a_cgroup_leaves(tmp_path: Path, limit: str, counts: str, free: int
 
 def test_no_more_is_free_than_the_machine_has() -> None:
     assert 0 <= free_bytes() <= psutil.virtual_memory().total
+
+
+def test_where_no_file_can_be_opened_the_memory_is_not_known() -> None:
+    """An error would end the watchdog of a worker, or the server whose workers are recycled."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        used = resident_bytes(os.getpid())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert used == 0

@@ -8,10 +8,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process; 0 if it has ended."""
+    """Return the resident memory of a process; 0 if it has ended, or cannot be asked."""
     try:
         return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
+    except (psutil.Error, OSError):  # the latter where no file can be opened
         return 0
 
 
