@@ -288,6 +288,7 @@ class Cut(Service):
 
     def setup(self) -> None:
         self.prepared, self.finishing, self.lost = threading.Event(), threading.Event(), threading.Event()
+        self.fails = False
 
     def first_half(self, rows: list[Any]) -> list[Any]:
         if rows == ["second"]:
@@ -298,6 +299,8 @@ class Cut(Service):
         self.thread = threading.current_thread()
         self.finishing.set()
         assert self.lost.wait(HANG_S)
+        if self.fails:
+            raise ValueError("as planned")
         return rows
 
     @api(input=Json(), prepare=first_half, finish=second_half)
@@ -307,17 +310,23 @@ class Cut(Service):
 
 
 @pytest.mark.usefixtures("always", "project")
-def test_a_batch_of_a_lost_connection_is_not_overdue_later() -> None:
-    """Its thread may end when the worker has dialed again, which would then be ended as overdue."""
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_batch_of_a_lost_connection_is_not_overdue_later(fails: bool) -> None:
+    """Its thread may end when the worker has dialed again, which would then be ended as overdue.
+
+    It ends even if the last stage fails, after which the main thread would run parts of the batch.
+    """
     ours, theirs = socket.socketpair()
     with ours, closing(HostedService(f"{__name__}:Cut")) as hosted:
         Connection(ours).send(*calls_of([["first"], ["second"]]), (Reply(1, True, 0, [], [], []), []))
         with closing(GatewayConnection(theirs)) as gateway, pytest.raises(FrameError, match="got Reply"):
             hosted.serve(gateway, 0, Settings(0.0, []))
         service = cast(Cut, hosted._service)
+        service.fails = fails
         service.lost.set()
         service.thread.join(HANG_S)
 
+        assert not service.thread.is_alive()
         assert hosted.due_at == math.inf
 
 

@@ -91,6 +91,7 @@ class OverlappingStages:
         finally:
             self._gateway.stop_reading()
             self._finishing.put(None)
+            self._repaired.put(None)
 
     def _call_handlers(self, threads: list[threading.Thread]) -> None:
         ended = 0
@@ -172,6 +173,8 @@ class OverlappingStages:
                 if turn.run.error is not None:  # only the main thread may call the handler again
                     self._turns.put(turn)
                     self._repaired.get()
+                    if turn.answers is None:  # the main thread has ended
+                        return
             self._reply(turn)
 
     def _reply(self, turn: _Turn) -> None:
