@@ -128,5 +128,6 @@ def _measured_one(
             return asyncio.run(measure(name, options, plan, folder, seconds=seconds, tell=tell_of_it))
     except DefinitionError as error:
         raise WrongUsage(str(error)) from None
-    except CheckFailed as error:
-        raise CheckFailed(f"cannot start the service{f' {name}' if name else ''}: {error}") from None
+    except (CheckFailed, OSError) as error:
+        says = error.strerror if isinstance(error, OSError) and not error.filename else None
+        raise CheckFailed(f"cannot start the service{f' {name}' if name else ''}: {says or error}") from None
