@@ -56,10 +56,12 @@ async def serve_until_signal(
         await _retire(front_end, server, serving, hurried, delay_s=options().drain_delay)
     finally:
         signals.stop.set()  # from now on, any signal ends the waiting
-        await _take_down(front_end, server, serving, hurried, timeout_s=options().drain_timeout)
-        await close(signals.hurry)
-        for task in (announced, stopping, hurried):
-            task.cancel()
+        try:
+            await _take_down(front_end, server, serving, hurried, timeout_s=options().drain_timeout)
+        finally:  # the server may have failed
+            await close(signals.hurry)
+            for task in (announced, stopping, hurried):
+                task.cancel()
     log.info("stopped")
     return 0
 
