@@ -22,6 +22,8 @@ NOTHING = "-"
 
 # Wide enough that nothing is cut off; terminals and files accept long lines.
 _WIDTH = 1_000_000
+# Read at the start: at the end of a long run, another version may be installed, or none.
+_VERSION = version("uncork")
 
 
 @contextlib.contextmanager
@@ -72,7 +74,7 @@ def write_files(
 
 def as_document(figures: Mapping[str, Any]) -> bytes:
     """Encode figures as JSON with the version that made them; NaN and infinity become null."""
-    return msgspec.json.format(msgspec.json.encode({"uncork": version("uncork"), **figures}))
+    return msgspec.json.format(msgspec.json.encode({"uncork": _VERSION, **figures}))
 
 
 def percent(share: float) -> str:
