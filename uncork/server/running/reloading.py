@@ -24,6 +24,11 @@ log = logging.getLogger("uncork.gateway")
 
 _MOST_FILES_NAMED = 3
 _LOOK_EVERY_S = 0.5
+_LONG_S = 60.0
+_LATE = (
+    "%s: the new workers are not ready after %g s; until all are, or one ends, nothing changes, and other "
+    "reloads wait"
+)
 
 
 class Reloader:
@@ -173,7 +178,11 @@ class Reloader:
         """Replace the workers, and apply the settings with the new ones; return the outcome."""
         started = time.monotonic()
         log.info("%s: starting new workers", reason)
-        await revision.replace(renewed)
+        late = asyncio.get_running_loop().call_later(_LONG_S, log.info, _LATE, reason, _LONG_S)
+        try:
+            await revision.replace(renewed)
+        finally:
+            late.cancel()
         message = f"reloaded after {time.monotonic() - started:.1f} s"
         log.info("%s: %s", reason, message)
         return message

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from tests.loops import until
 from uncork.config.changes import Change, Effect, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
@@ -206,6 +207,22 @@ async def test_a_reload_waits_for_the_one_before() -> None:
     on.gate.set()
     await asyncio.gather(first, second)
     assert on.done == ALL_REPLACED * 2
+
+
+async def test_a_reload_that_takes_long_says_what_others_wait_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when a new worker hangs in its setup."""
+    monkeypatch.setattr(reloading, "_LONG_S", 0.0)
+    caplog.set_level("INFO")
+    on = Server(AT_ONCE)
+    on.gate.clear()
+    waiting = asyncio.create_task(on.reloader.reload_requested())
+    says = reloading._LATE % ("uncork reload", 0)
+    await until(lambda: says in caplog.messages)
+    on.gate.set()
+    await waiting
+    assert on.done == ALL_REPLACED
 
 
 async def test_a_difference_is_reported_without_doing_anything() -> None:
