@@ -49,6 +49,16 @@ def test_an_archive_that_was_removed_is_made_again(folder: Path, into: Path) -> 
     assert Path(code.archive).exists()
 
 
+def test_two_archives_are_kept(folder: Path, into: Path) -> None:
+    """A launch may still need the one before."""
+    packer, codes = Packer(folder, into), list[Code]()
+    for size in (1, 2, 3):
+        (folder / "svc.py").write_text("1" * size)
+        codes.append(packer.pack())
+
+    assert {str(file) for file in into.iterdir()} == {code.archive for code in codes[1:]}
+
+
 def test_the_digest_depends_on_names_and_contents_only(folder: Path, into: Path) -> None:
     packer = Packer(folder, into)
     first = packer.pack()

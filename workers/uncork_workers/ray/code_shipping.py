@@ -73,6 +73,11 @@ class Packer:
                 archive.writestr(name, content)
         code = Code(digest.hexdigest(), str(self._into / f"{digest.hexdigest()}.zip"))
         making.replace(code.archive)
+        # A launch may still need the one before.
+        kept = {code.archive, *([] if self._packed is None else [self._packed[1].archive])}
+        for file in self._into.glob("*.zip"):
+            if str(file) not in kept:
+                file.unlink(missing_ok=True)
         return code
 
     def _check_size(self, sizes: dict[Path, int]) -> None:
