@@ -6,7 +6,7 @@ from typing import Protocol
 
 from uncork_gateway.connection.decompression import Inflating
 from uncork_gateway.connection.pieces import Pieces
-from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, no_room
+from uncork_gateway.errors import BadRequest, BodyTooLarge, GatewayError, no_room, unexpected
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.interfaces import SMALL_BODY_BYTES, BodyPool
 
@@ -199,7 +199,7 @@ class MessageReader:
         at_once, max_bytes = self._receiver.inflate_steps, self._receiver.max_message_bytes
         try:
             inflating = Inflating(body, self._encoding, max_bytes=max_bytes, at_once=at_once)
-        except GatewayError as error:
+        except Exception as error:
             self._give_up(_not_inflated(error))
             return
         self._receiver.use_inflate_steps(inflating.steps)
@@ -215,7 +215,7 @@ class MessageReader:
         self.is_inflating = False
         try:
             message = inflating.result()
-        except GatewayError as error:
+        except Exception as error:
             if not self._is_closed:
                 self._give_up(_not_inflated(error))
             return
@@ -235,5 +235,7 @@ class MessageReader:
             self._receiver.has_progressed()
 
 
-def _not_inflated(error: GatewayError) -> GatewayError:
-    return CallFailed(str(error), Code.INTERNAL) if isinstance(error, BadRequest) else error
+def _not_inflated(error: Exception) -> GatewayError:
+    if isinstance(error, BadRequest):
+        return CallFailed(str(error), Code.INTERNAL)
+    return error if isinstance(error, GatewayError) else unexpected(error)

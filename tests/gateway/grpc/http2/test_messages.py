@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.gateway.grpc.http2.peer import LIMITS, EchoCall, Peer, Server, gzipped, message
 from tests.gateway.running import turns
 from tests.loops import run
+from uncork_gateway.connection import decompression
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.statuses import Code
 
@@ -104,6 +105,32 @@ async def test_no_window_while_a_message_is_inflated() -> None:
         peer.sync()
         rest = peer.upload(number, rest)
     assert peer.server.calls[0].events == [bytes(8_000_000), b"x" * 10_000_000]
+
+
+@pytest.mark.parametrize("steps", [0, 1000])
+async def test_a_message_for_which_no_memory_is_left_ends_its_call(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the event loop or in a thread; the connection continues."""
+
+    def inflate(body: bytes, encoding: bytes, **limits: int) -> Iterator[bytes]:
+        yield from [b""] * steps
+        raise MemoryError
+
+    monkeypatch.setattr(decompression, "inflate", inflate)
+    server = Server()
+    peer = Peer(server)
+    number = peer.call(None, more=[GZIP])
+    peer.upload(number, gzipped(b"x"), ends=True)
+    call = server.calls[0]
+    await ended(call)
+    peer.sync()
+
+    assert len(call.events) == 1
+    assert peer.answer(number).status == Code.INTERNAL
+    assert "internal error" in peer.answer(number).text
+    assert server.pool.used_bytes == 0
+    assert peer.ask().messages == [b"hello"]
 
 
 async def test_a_call_that_ends_while_a_message_is_inflated() -> None:
