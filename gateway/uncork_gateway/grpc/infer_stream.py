@@ -23,10 +23,11 @@ from uncork_gateway.grpc.api_call import ApiCall
 from uncork_gateway.grpc.infer_method import Asked, InferMethod
 from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.messages import message
+from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.protocols.v2 import WANTS_FINAL
 from uncork_gateway.grpc.protocols.values import varint
 from uncork_gateway.grpc.services.streaming import OpenCalls
-from uncork_gateway.grpc.statuses import Code, code_of, trailers_of
+from uncork_gateway.grpc.statuses import Code, code_of
 from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.protocols.tensor_rows import OUTPUT
 from uncork_gateway.requests.api_target import accepted
@@ -62,6 +63,7 @@ class InferStream:
         self.stream = stream
         self.messages = 0
         self._head = head
+        self._whole = PlainCall(stream, head)
         self._expires_at = time.monotonic() + head.timeout_s
         self._method = method
         self._calls = calls
@@ -101,9 +103,9 @@ class InferStream:
         self._finish_if_done()
 
     def reject(self, error: GatewayError) -> None:
-        """End the stream with an error. The responses to its other requests are lost."""
+        """End the stream with an error, and log it. The responses to its other requests are lost."""
         self._leave()
-        self.stream.finish(code_of(error), str(error), trailers_of(error))
+        self._whole.reject(error)
 
     def cancelled(self) -> None:
         self._leave()

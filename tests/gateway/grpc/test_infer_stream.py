@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.grpc.call_stage import STREAM_INFER, CallStage, StreamResponse, calls, numbers
-from tests.gateway.grpc.fake_stream import FakeStream
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
 from tests.gateway.running import turns
 from tests.gateway.services.test_service_streams import HEAD, streaming_api
 from uncork_gateway.errors import BodyTooLarge
@@ -148,6 +149,22 @@ async def test_the_requests_of_a_stream_that_breaks_leave_the_queue(tmp_path: Pa
         assert stage.on.gateway.front_end.unanswered() == 1
         assert stream.code is (None if how == "cancelled" else Code.RESOURCE_EXHAUSTED)
         running.cancelled()
+
+
+async def test_a_stream_that_breaks_a_rule_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The message at fault is no request, so it has no line."""
+    connection = FakeConnection(access_log=True)
+    async with calls(tmp_path) as stage:
+        call, stream = stage.open(STREAM_INFER, connection=connection)
+        with caplog.at_level(logging.INFO, logger="uncork.access"):
+            call.reject(BodyTooLarge("too large"))
+
+    [line] = [record.getMessage() for record in caplog.records if record.name == "uncork.access"]
+    assert line.startswith("POST /inference.GRPCInferenceService/ModelStreamInfer 413 ")
+    assert line.endswith(", RESOURCE_EXHAUSTED, request the-call")
+    assert (stream.code, stream.text) == (Code.RESOURCE_EXHAUSTED, "too large")
 
 
 async def test_an_api_that_streams_sends_its_pieces(tmp_path: Path) -> None:
