@@ -41,6 +41,8 @@ _ACCEPTED_ROWS = re.compile(
     r"|Task size \d+ is larger than maximum input batch size (\d+))"
 )
 _LONGEST_TEXT = 1000
+# Complaints have the paths and queries of clients.
+_MOST_COMPLAINTS = 100
 # Statuses that a server may answer because of a single request in the call.
 _MAYBE_ONE = (400, 413, 422, 500)
 # Statuses of a server that more calls would not help.
@@ -168,7 +170,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         """The trace headers of batches whose call has not begun, by number."""
         self._limited = limited
         self._clock = clock
-        self._complaint = ""
+        self._complaints: set[str] = set()
 
     def start(self, batch: Calls, ended: OnBatchEnd[CallResult]) -> None:
         """Take the slot now, and start the call in the next turn of the event loop."""
@@ -291,8 +293,10 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
     def _complain(self, target: bytes, fault: str) -> None:
         """Warn, once for each reason, that merging costs more than it saves."""
         complaint = f"{target.decode('latin-1')!r}: cannot split the response to a merged call: {fault}"
-        if complaint != self._complaint:
-            self._complaint = complaint
+        if complaint not in self._complaints:
+            if len(self._complaints) == _MOST_COMPLAINTS:
+                self._complaints.clear()
+            self._complaints.add(complaint)
             log.warning("%s; sending its requests individually, without batching", complaint)
 
 

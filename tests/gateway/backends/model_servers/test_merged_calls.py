@@ -81,6 +81,14 @@ async def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(
     ]
 
 
+async def test_reasons_that_alternate_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    """Two models whose replies cannot be split would fill the log otherwise."""
+    async with stage(one_line) as on:
+        for target in (b"/one", b"/two") * 3:
+            await on.run(sent("a b")._replace(target=target))
+    assert [message.split("'")[1] for message in caplog.messages] == ["/one", "/two"]
+
+
 async def test_one_request_alone_is_asked_again_as_it_came() -> None:
     """Merging may have changed too much."""
     async with stage(one_line) as on:
