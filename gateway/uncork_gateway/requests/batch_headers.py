@@ -5,6 +5,8 @@ from typing import Any
 from uncork_dispatcher import Batch
 from uncork_gateway.headers import Header
 
+NAMES = (b"x-batch-id", b"x-batch-size")
+"""The headers that only one gateway may set in a response."""
 _BATCH = b"x-batch-id: %b\r\nx-batch-size: %d\r\nserver-timing: queue;dur="
 
 

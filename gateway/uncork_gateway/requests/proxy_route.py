@@ -24,7 +24,7 @@ from uncork_gateway.interfaces import Connection
 from uncork_gateway.protocols.rows import RowsWire, error_body
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content, Unmergeable, Wire
-from uncork_gateway.requests.batch_headers import BatchHeaders
+from uncork_gateway.requests.batch_headers import NAMES, BatchHeaders
 from uncork_gateway.requests.head import Head, read_head
 from uncork_gateway.requests.pass_through import check_status
 from uncork_gateway.requests.proxy_target import Merging, RequestInParts, RequestParts
@@ -179,7 +179,8 @@ class ProxyRequest(RequestInParts, BufferedRequest[ProxyRoute]):
     def _finish(self, answer: RequestResult[CallResult]) -> None:
         batch, result = answer.batch, answer.result
         if isinstance(result, ServerResponse):
-            status, headers, body = result.status, self._without_cors(result.headers), result.body
+            status, body = result.status, result.body
+            headers = tuple(each for each in self._without_cors(result.headers) if each[0] not in NAMES)
             check_status(status)
         else:
             assert self._parts is not None

@@ -119,6 +119,16 @@ async def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, 
         assert sum(counted) == errors
 
 
+async def test_a_response_names_one_batch() -> None:
+    """Ours, if the server batches, too."""
+    theirs = ((b"x-batch-id", b"theirs"), (b"x-batch-size", b"7"))
+    async with merging(lambda call: Answer(b"{}", 422, (JSON, *theirs))) as (on, _):
+        reply = await on.ask(rows_body(1)).reply()
+
+        assert (reply.status, reply.headers["x-batch-size"]) == (422, "1")
+        assert reply.headers["x-batch-id"] != "theirs"
+
+
 async def test_a_call_that_breaks_again_and_again_is_502() -> None:
     """It is tried twice together and once alone; each request gets the reason."""
     async with (

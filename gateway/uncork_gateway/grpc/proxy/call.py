@@ -18,6 +18,7 @@ from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header, value_of, with_request_id
 from uncork_gateway.protocols.raw_json import TooMany
 from uncork_gateway.protocols.wire import Content, Unmergeable
+from uncork_gateway.requests.batch_headers import NAMES
 from uncork_gateway.requests.proxy_target import Merging, RequestInParts, RequestParts
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -98,16 +99,17 @@ class ProxyCall(RequestInParts, UnaryRequest):
         self._withdraw()
 
     def _answer_with(self, response: ServerResponse, trailers: tuple[Header, ...] = ()) -> None:
-        """Pass a server's response on unchanged."""
+        """Pass a server's response on unchanged, but with our own batch if we name one in ``trailers``."""
         call = response.call
         assert call is not None
+        theirs = [each for each in call.trailers if not (trailers and each[0] in NAMES)]
         self._is_answered = True
         if call.code == Code.OK:
             if response.headers:
                 self._stream.begin(response.headers)
-            self._stream.reply(response.body, (*call.trailers, *trailers))
+            self._stream.reply(response.body, (*theirs, *trailers))
         else:
-            self._stream.finish(Code(call.code), call.text, (*call.trailers, *trailers))
+            self._stream.finish(Code(call.code), call.text, (*theirs, *trailers))
         self._ended(response.status, Code(call.code))
 
     def _ended(self, status: int, code: Code = Code.OK) -> None:

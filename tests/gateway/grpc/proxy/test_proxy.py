@@ -108,6 +108,20 @@ async def test_an_error_over_the_limit_of_metadata_fails_alone() -> None:
         assert [answer.code for answer in answers] == [Code.OK, Code.RESOURCE_EXHAUSTED, Code.OK]
 
 
+async def test_an_answer_names_one_batch() -> None:
+    """Ours, if the server batches, too."""
+    trailers = (("x-batch-id", "theirs"), ("x-batch-size", "7"))
+    reply = Reply(code=Code.INVALID_ARGUMENT, text="no", trailers=trailers)
+    async with merging(lambda call: reply) as (on, _):
+        method: Any = on.channel.unary_unary(INFER)
+        with pytest.raises(aio.AioRpcError) as failed:
+            await method(infer(1))
+        trailing: Any = failed.value.trailing_metadata()
+        named = [value for name, value in trailing if name in ("x-batch-id", "x-batch-size")]
+
+        assert (len(named), "theirs" in named, "7" in named) == (2, False, False)
+
+
 async def test_an_error_for_all_has_nobodys_values() -> None:
     """Neither its text nor its details come along, only when to try again."""
     trailers = (("grpc-status-details-bin", b"\xff"), ("grpc-retry-pushback-ms", "0"), ("x-request", "7"))

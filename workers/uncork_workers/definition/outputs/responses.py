@@ -15,7 +15,10 @@ _FIRST_STATUS, _FIRST_ERROR, _LAST_ERROR = 200, 400, 599
 _BODILESS = (204, 304)
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 # Set by the gateway.
-_RESERVED = ("connection", "content-length", "content-type", "transfer-encoding", "x-request-id")
+_RESERVED = (
+    *("connection", "content-length", "content-type", "transfer-encoding"),
+    *("x-request-id", "x-batch-id", "x-batch-size"),
+)
 _WRITABLE = (
     "numbers, text, True, False, None, bytes, dates, arrays, and lists and dicts (with text as keys) of these"
 )
@@ -55,8 +58,8 @@ class Response:
         body: ``bytes``, ``str``, a Pillow image, or any value that converts to JSON; None or empty for status
             204 and 304.
         status: an HTTP status from 200 to 599.
-        headers: additional headers. The gateway sets content type, length, connection headers and
-            X-Request-Id.
+        headers: additional headers. The gateway sets content type, length, connection headers,
+            X-Request-Id, X-Batch-Id and X-Batch-Size.
         content_type: content type of the body. Default, by type of the body: ``application/octet-stream``,
             ``text/plain; charset=utf-8``, that of the image, or ``application/json``.
 
