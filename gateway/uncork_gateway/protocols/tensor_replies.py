@@ -6,6 +6,9 @@ from uncork_dispatcher.wording import plural
 from uncork_gateway.protocols.tensors import Tensor, check_values, concatenate, split_rows
 from uncork_gateway.protocols.wire import WrongReply, is_certain
 
+TOO_MANY = "the response has too many values to be split or joined"
+"""The reason in the log; errors of limits speak of requests, and of options that the proxy lacks."""
+
 
 def split_outputs(outputs: Sequence[Tensor], rows: Sequence[int]) -> list[list[Tensor]]:
     """Split each output between several requests with ``rows`` rows each.

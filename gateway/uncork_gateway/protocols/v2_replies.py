@@ -7,14 +7,13 @@ import msgspec
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.lenient_json import read_members, read_structs
 from uncork_gateway.protocols.raw_json import NULL, TooMany, elements, written
-from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
+from uncork_gateway.protocols.tensor_replies import TOO_MANY, join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2_message import WireTensor, raw_members, read, read_tensors
 from uncork_gateway.protocols.wire import Content, WrongReply, if_certain
 
 # Parameters of a tensor as a whole, not values of its rows.
 WHOLE_PARAMETERS = frozenset({"content_type", "headers"})
-_TOO_MANY = "the response has too many values to be split or joined"
 _outputs_decoder = msgspec.json.Decoder(list[WireTensor])
 
 
@@ -48,7 +47,7 @@ def split(reply: Content, rows: Sequence[int]) -> list[InferReply]:
         shares = split_outputs(outputs, rows)
         members = _split_members(message.members, rows)
     except TooMany as error:
-        raise WrongReply(_TOO_MANY) from error
+        raise WrongReply(TOO_MANY) from error
     except BadRequest as error:
         raise WrongReply(str(error)) from error
     for at, output in enumerate(outputs):
@@ -72,7 +71,7 @@ def join(parts: Sequence[InferReply]) -> InferReply:
     try:
         outputs, certain = join_outputs([part.outputs for part in parts], rows)
     except TooMany as error:
-        raise WrongReply(_TOO_MANY) from error
+        raise WrongReply(TOO_MANY) from error
     except BadRequest as error:
         raise WrongReply(str(error)) from error
     for at, pieces in enumerate(zip(*(part.outputs for part in parts), strict=True)):

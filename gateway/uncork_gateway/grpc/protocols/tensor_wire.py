@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.protocols.values import REST
-from uncork_gateway.protocols.raw_json import Malformed
-from uncork_gateway.protocols.tensor_replies import join_outputs, split_outputs
+from uncork_gateway.protocols.raw_json import Malformed, TooMany
+from uncork_gateway.protocols.tensor_replies import TOO_MANY, join_outputs, split_outputs
 from uncork_gateway.protocols.tensors import Tensor, concatenate, cut_rows
 from uncork_gateway.protocols.wire import Content, Unmergeable, WrongReply, if_certain, passing_on
 
@@ -196,6 +196,8 @@ class TensorWire(ABC):
             return reply
         try:
             return self.read_reply(parse(self.response, reply))
+        except TooMany as error:
+            raise WrongReply(TOO_MANY) from error
         except (BadRequest, Unmergeable) as error:
             raise WrongReply(str(error)) from error
 

@@ -390,6 +390,17 @@ def test_a_reply_to_other_rows_is_wrong(side: Side, reply: Any, message: str) ->
     assert message in str(caught.value)
 
 
+@both
+def test_a_reply_of_too_many_typed_values_is_wrong(side: Side) -> None:
+    """The log has the reason; the limit of requests is no advice."""
+    requests = [side.wire.parse(side.request([floats(1)]))] * 2
+    call = side.request([Named("x", "FP32", np.zeros((2, 500_001), "<f4"))])
+    reply = side.serve(call, typed=True, with_bias=False)
+
+    with pytest.raises(WrongReply, match=r"^the response has too many values to be split or joined$"):
+        side.wire.split(reply, requests)
+
+
 def joined(side: Side, most: int, *replies: Content) -> list[Any]:
     """Return the values of the reply to a request of three rows, from the replies to its parts."""
     whole = side.wire.parse(side.request([floats(1, 2, 3)]))
