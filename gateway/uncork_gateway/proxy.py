@@ -158,12 +158,21 @@ class Proxy:
         """Merge HTTP requests; return the application for all others."""
         settings = self._settings
         passing = PassThrough(
-            self._servers, self.front_end.listener, timeout_s=settings.timeout_s, ca=settings.server_ca
+            self._servers,
+            self.front_end.listener,
+            timeout_s=settings.timeout_s,
+            max_body_bytes=settings.max_body_bytes,
+            ca=settings.server_ca,
         )
         self._close_pass_through = passing.close
 
         def change(settings: ProxySettings, renew: bool) -> None:
-            passing.change(timeout_s=settings.timeout_s, ca=settings.server_ca, renew=renew)
+            passing.change(
+                timeout_s=settings.timeout_s,
+                max_body_bytes=settings.max_body_bytes,
+                ca=settings.server_ca,
+                renew=renew,
+            )
             self._find_route = partial(
                 find_route,
                 protocol=settings.protocol,

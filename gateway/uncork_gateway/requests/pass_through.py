@@ -24,9 +24,10 @@ from uncork_gateway.backends.model_servers.http_server import (
 from uncork_gateway.backends.model_servers.server import CONNECT_S, ServerResponse, describe
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.connection.listener_context import ListenerContext
-from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining
-from uncork_gateway.headers import CONTENT_LENGTH, Header
+from uncork_gateway.errors import BadGateway, BodyTooLarge, GatewayError, TimedOut, draining
+from uncork_gateway.headers import CONTENT_LENGTH, Header, value_of
 from uncork_gateway.protocols.rows import error_body
+from uncork_gateway.requests.head import too_large
 
 log = logging.getLogger("uncork.gateway")
 
@@ -39,6 +40,7 @@ class PassThrough:
 
     Args:
         timeout_s: seconds without a byte from a server after which a request fails.
+        max_body_bytes: the largest body of a request that is relayed piece by piece.
         ca: the CA certificates (PEM) to trust; see :func:`http_servers`.
     """
 
@@ -48,6 +50,7 @@ class PassThrough:
         listener: ListenerContext,
         *,
         timeout_s: float,
+        max_body_bytes: int,
         ca: Path | None = None,
     ) -> None:
         self._servers = servers
@@ -59,14 +62,14 @@ class PassThrough:
         )
         # By scheme: plain HTTP needs no CA certificates, which take long to load.
         self._transports: dict[str, Transport] = {}
-        self.change(timeout_s=timeout_s, ca=ca)
+        self.change(timeout_s=timeout_s, max_body_bytes=max_body_bytes, ca=ca)
 
-    def change(self, *, timeout_s: float, ca: Path | None, renew: bool = False) -> None:
-        """Use another timeout; with ``renew``, connect to all servers anew, because ``ca`` has changed.
+    def change(self, *, timeout_s: float, max_body_bytes: int, ca: Path | None, renew: bool = False) -> None:
+        """Use other limits; with ``renew``, connect to all servers anew, because ``ca`` has changed.
 
         The former connections may carry streams, and are closed after them.
         """
-        self._ca = ca
+        self._ca, self._max_body_bytes = ca, max_body_bytes
         self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)).as_dict()
         if renew:
             for transport in self._transports.values():
@@ -83,10 +86,12 @@ class PassThrough:
         whole = asyncio.Event()
         body = None
         if any(name in _BODY_HEADERS for name, _ in scope["headers"]):
-            body = _read(request, whole)
+            body = _read(request, whole, max_bytes=self._max_body_bytes)
         else:
             whole.set()
         try:
+            if int(value_of(scope["headers"], CONTENT_LENGTH) or 0) > self._max_body_bytes:
+                raise too_large(self._max_body_bytes)
             sending = self._send(scope["method"], target, scope["headers"], body)
             reply = await _unless_disconnected(sending, receive, whole)
         except ClientDisconnect:
@@ -94,6 +99,8 @@ class PassThrough:
         except GatewayError as error:
             answer = Response(error_body(str(error)), error.status, media_type="application/json")
             answer.raw_headers += error.headers()
+            if isinstance(error, BodyTooLarge):
+                answer.raw_headers.append((b"connection", b"close"))  # The rest of the body is not read.
         else:
             answer = StreamingResponse(
                 reply.aiter_raw(), reply.status_code, background=BackgroundTask(reply.aclose)
@@ -166,8 +173,12 @@ class PassThrough:
         return transport
 
 
-async def _read(request: Request, whole: asyncio.Event) -> AsyncIterator[bytes]:
+async def _read(request: Request, whole: asyncio.Event, *, max_bytes: int) -> AsyncIterator[bytes]:
+    left_bytes = max_bytes
     async for piece in request.stream():
+        left_bytes -= len(piece)
+        if left_bytes < 0:
+            raise too_large(max_bytes)
         yield piece
     whole.set()
 

@@ -185,6 +185,25 @@ async def test_a_request_goes_piece_by_piece() -> None:
         assert (reply.status_code, reply.content) == (200, b"")
 
 
+async def test_a_body_over_the_limit_is_refused() -> None:
+    """As on the paths that are merged; the server sees nothing, or a request that breaks off."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"1234"
+        yield b"5"
+
+    model = Model(lambda call: Answer(b"", 200))
+    async with served(model) as url, proxy(url, max_body_bytes=4) as on:
+        bodies: list[bytes | AsyncIterator[bytes]] = [b"12345", pieces()]
+        for body in bodies:
+            reply = await on.http.put("/x", content=body)
+            assert error(reply, 413) == "the body exceeds the limit of 4 bytes"
+            assert reply.headers["connection"] == "close"
+        assert (await on.http.put("/x", content=b"1234")).status_code == 200
+
+        assert [call.body for call in model.calls] == [b"1234"]
+
+
 async def test_a_client_who_leaves_a_stream_has_it_closed() -> None:
     """The server's work would be for nobody."""
     server = Pieces()

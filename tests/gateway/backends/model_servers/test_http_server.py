@@ -164,7 +164,8 @@ def test_a_call_may_be_cancelled_in_any_turn_of_the_loop(
         [server] = http_servers([httpx.URL("http://10.0.0.1")], concurrency=1)
         server.healthy = True
         servers = Servers([server], concurrency=1, timeout_s=silence_s, listener=Slots())
-        passing = PassThrough(servers, ListenerContext(pool=BodyPool(0)), timeout_s=silence_s)
+        listener = ListenerContext(pool=BodyPool(0))
+        passing = PassThrough(servers, listener, timeout_s=silence_s, max_body_bytes=1)
         for count in range(30):
             options: Any = {"silence_s": silence_s, "time_left_s": math.inf, "idempotent": False}
             leaving = asyncio.Event()
