@@ -25,6 +25,7 @@ from uncork_gateway.errors import (
     BadRequest,
     GatewayError,
     HandlerFailed,
+    draining,
     problem,
     unexpected,
 )
@@ -168,6 +169,9 @@ class AsgiRequest:
             await self._app(self._scope, self.receive, self.send)
         except ClientDisconnect:
             self._give_up()
+        except asyncio.CancelledError:  # The server stops.
+            if not self._closed:
+                self._fail(draining())
         except BaseException as error:
             failure = unexpected(error)
             if not self._closed:

@@ -56,6 +56,7 @@ class PassThrough:
         self._servers = servers
         self._listener = listener
         self._retiring: set[asyncio.Task[None]] = set()
+        self._relaying: set[asyncio.Task[Any]] = set()
         # A pool of its own: long streams must not occupy the connections of merged calls.
         self._limits = httpx.Limits(
             max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE_S
@@ -80,6 +81,10 @@ class PassThrough:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Relay a server's response piece by piece."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._relaying.add(task)
+        task.add_done_callback(self._relaying.discard)
         request = Request(scope, receive)
         query = scope["query_string"]
         target = scope["raw_path"] + (b"?" + query if query else b"")
@@ -134,9 +139,11 @@ class PassThrough:
         return ServerResponse(reply.status_code, reply_headers(reply), content)
 
     async def close(self) -> None:
-        for retiring in self._retiring:
-            retiring.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        """End all requests, before the connections to the servers close."""
+        ending: list[asyncio.Task[Any]] = [*self._retiring, *self._relaying]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         for transport in self._transports.values():
             await transport.aclose()
 

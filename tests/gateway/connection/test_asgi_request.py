@@ -269,6 +269,29 @@ async def test_an_application_may_give_up_on_a_client(caplog: pytest.LogCaptureF
     assert not caplog.records
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_stop_is_no_fault_of_the_application(begun: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The client gets a refusal, or sees that its response is incomplete."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if begun:
+            await replies(b"a", ends=False)(scope, receive, send)
+        await asyncio.Event().wait()
+
+    server = Server({}, app=app)
+    connection = Connection(server)
+    connection.send(GET)
+    await turns()
+    for task in list(server.state.tasks):
+        task.cancel()
+    await turns()
+
+    assert connection.received.startswith(b"HTTP/1.1 200 " if begun else b"HTTP/1.1 503 ")
+    assert connection.closed
+    assert not connection.received.endswith(b"0\r\n\r\n")
+    assert not caplog.records
+
+
 async def test_a_rejected_body_is_logged_with_the_status_that_was_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -277,3 +277,18 @@ async def test_an_answer_that_breaks_off_breaks_off(
     ]
     assert "a server cut its response to" in said.getMessage()
     assert "Traceback" not in caplog.text
+
+
+async def test_the_stop_of_the_proxy_is_no_fault_of_a_server(caplog: pytest.LogCaptureFixture) -> None:
+    """The client sees that its stream is incomplete; the log says nothing."""
+    server = Pieces()
+    async with served(server) as url, proxy(url) as on, on.http.stream("GET", "/x") as reply:
+        server.wanted.put_nowait(b"first")
+        pieces = reply.aiter_raw()
+        assert await anext(pieces) == b"first"
+        await on.proxy._close_pass_through()
+        with pytest.raises(httpx.RemoteProtocolError):
+            await anext(pieces)
+        await server.left.wait()
+
+    assert [record for record in caplog.records if record.name == "uncork.gateway"] == []
