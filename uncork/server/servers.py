@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -42,7 +43,8 @@ class Servers:
             front_end.protocol,
             ssl_context_factory=None if tls is None else lambda config, default: tls.context,
         )
-        self._servers = [(_HttpServer(public), listeners.public)]
+        handshake_s = None if tls is None else front_end.listener.limits.head_timeout_s
+        self._servers = [(_HttpServer(public, handshake_timeout_s=handshake_s), listeners.public)]
         if listeners.unix is not None:
             unix = _http_config(front_end.app, front_end.protocol)
             self._servers.append((_HttpServer(unix), listeners.unix))
@@ -140,7 +142,31 @@ def _grpc_listener(front_end: FrontEnd, listeners: Listeners) -> GrpcListener:
 
 
 class _HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers, which would end the process by the signal instead of with 0."""
+    """uvicorn with a limit on TLS handshakes, and without its signal handlers.
+
+    These would end the process by the signal instead of with 0.
+    """
+
+    def __init__(self, config: uvicorn.Config, *, handshake_timeout_s: float | None = None) -> None:
+        super().__init__(config)
+        self._handshake_timeout_s = handshake_timeout_s
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections as uvicorn does, whose own method leaves a handshake a minute."""
+        config, loop = self.config, asyncio.get_running_loop()
+        make: Any = config.http_protocol_class
+        accept = partial(make, config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        self.servers = [
+            await loop.create_server(
+                accept,
+                sock=each,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=self._handshake_timeout_s,
+            )
+            for each in sockets or ()
+        ]
+        self.started = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

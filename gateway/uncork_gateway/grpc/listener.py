@@ -65,7 +65,13 @@ class GrpcListener:
 
     async def start(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections on a bound socket, with TLS if ``tls`` is given, which must offer HTTP/2."""
-        self._server = await self._loop.create_server(self.protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
+        self._server = await self._loop.create_server(
+            self.protocol,
+            sock=listener,
+            ssl=tls,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=None if tls is None else self._context.limits.head_timeout_s,
+        )
 
     async def serve(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections until :meth:`exit`; return when all have ended, or on :meth:`force_exit`."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
+from asyncio import constants
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 import trustme
 
 from tests.gateway.grpc.http2.peer import Server
+from tests.loops import HANG_S
+from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -64,3 +68,17 @@ async def test_tls() -> None:
     credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
     async with echoing(tls=context, credentials=credentials) as (_, echo):
         assert await echo(bytes(5_000_000)) == bytes(5_000_000)
+
+
+async def test_a_tls_handshake_has_the_time_of_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts to no limit on connections, so it must not last for the minute of asyncio."""
+    monkeypatch.setattr(constants, "SSL_HANDSHAKE_TIMEOUT", 2 * HANG_S)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    server = Server(clients=ClientLimits(head_timeout_s=0.05))
+    bound = socket.create_server(("127.0.0.1", 0))
+    await server.listener.start(bound, tls=context)
+    reader, writer = await asyncio.open_connection(*bound.getsockname())
+    assert await reader.read() == b""
+    writer.close()
+    server.listener.close()
