@@ -22,6 +22,7 @@ from uncork_gateway.connection.timeouts import reset
 from uncork_gateway.errors import (
     CLIENT_GONE,
     PROBLEM_JSON,
+    BadGateway,
     BadRequest,
     GatewayError,
     HandlerFailed,
@@ -172,6 +173,9 @@ class AsgiRequest:
         except asyncio.CancelledError:  # The server stops.
             if not self._closed:
                 self._fail(draining())
+        except BadGateway as error:  # The proxy has logged it.
+            if not self._closed:
+                self._fail(error)
         except BaseException as error:
             failure = unexpected(error)
             if not self._closed:

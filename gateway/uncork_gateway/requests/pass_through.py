@@ -116,6 +116,7 @@ class PassThrough:
         except httpx.TransportError as error:
             # The client sees by the missing end that the reply is incomplete.
             log.warning("a server cut its response to %r short: %s", scope["path"], describe(error))
+            raise BadGateway("the server cut its response short") from error
 
     async def relay(self, target: bytes, headers: Sequence[Header], body: bytes) -> ServerResponse:
         """Relay a POST request whose body is complete; return the complete response.
