@@ -67,3 +67,15 @@ def compact_forms(forms: Sequence[F]) -> tuple[F, ...]:
 def expand_forms(forms: Sequence[F], count: int) -> Sequence[F]:
     """Return one form per body from the forms in a message."""
     return [forms[0]] * count if len(forms) == 1 else forms
+
+
+def common_form(forms: Sequence[RowsForm]) -> RowsForm:
+    """Return the form of rows with these forms; of objects, that of the columns in which they agree."""
+    if len(set(forms)) == 1:
+        return forms[0]
+    records = [form.columns for form in forms if isinstance(form, RecordsForm)]
+    if not records or len(records) < len(forms):
+        return None
+    shared = set(records[0]).intersection(*records)
+    columns = tuple([column for column in records[0] if column in shared])
+    return RecordsForm(columns) if columns else None

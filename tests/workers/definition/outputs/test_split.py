@@ -254,6 +254,34 @@ def test_calls_of_which_one_returns_no_array_are_json() -> None:
     assert dealt == SplitResults([b"[0.0,0.0]", *other.rows], [None, None])
 
 
+HALF = np.float32(0.5)
+
+
+@pytest.mark.parametrize("raw", [(), ("", "", "")])
+@pytest.mark.parametrize(
+    ("calls", "counts"),
+    [
+        ([[{"score": None}], [{"score": HALF}]], [1, 1]),
+        ([[None, 1.5], [HALF]], [1, 1, 1]),
+        ([[SHORT, LONG], [1.5]], [1, 1, 1]),
+        ([[Rejected(422, "no")], [{"a": SHORT}, {"a": LONG}]], [1, 1, 1]),
+        ([[{"a": SHORT, "b": 1}], [{"a": SHORT, "b": LONG}], [None]], [2, 1]),
+    ],
+)
+def test_rows_of_calls_that_differ_keep_their_forms(
+    calls: list[list[Any]], counts: list[int], raw: Sequence[Wanted]
+) -> None:
+    """Where another client's rows end up in another call."""
+    rows = [row for call in calls for row in call]
+    ends = np.cumsum(counts)
+
+    dealt = split_results(join_chunks([encode(call, expected=len(call)) for call in calls]), counts, raw)
+
+    alone = [encode(rows[end - count : end], expected=count) for count, end in zip(counts, ends, strict=True)]
+    assert any(form is not None for form in dealt.forms)
+    assert dealt.forms == [split_results(one, [len(one.rows)]).forms[0] for one in alone]
+
+
 @pytest.mark.parametrize("results", [[1.0], np.array(["a"]), np.array([1j]), np.zeros(()), np.array([None])])
 def test_other_results_are_no_array(results: Any) -> None:
     assert as_array(results, expected=1) is None

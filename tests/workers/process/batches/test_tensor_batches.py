@@ -99,22 +99,22 @@ def test_a_bad_body_of_one_form_leaves_those_of_the_others_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "bodies", "limit_rows", "form"),
+    ("to", "bodies", "limit_rows", "forms"),
     [
-        ("single", [b"1", b"2"], 100, ListForm("FP32", ())),
-        ("rounded", [b"1", b"2"], 1, ListForm("INT64", ())),
-        ("rounded", [b"1", b"2.5"], 100, ListForm("FP32", ())),
-        ("rounded", [b"1", b"2.5"], 1, None),
-        ("echo", [b"1", b"2"], 100, None),
-        ("single", [b"x"], 100, None),
+        ("single", [b"1", b"2"], 100, (ListForm("FP32", ()),)),
+        ("rounded", [b"1", b"2"], 1, (ListForm("INT64", ()),)),
+        ("rounded", [b"1", b"2.5"], 100, (ListForm("FP32", ()),)),
+        ("rounded", [b"1", b"2.5"], 1, (ListForm("INT64", ()), ListForm("FP32", ()))),
+        ("echo", [b"1", b"2"], 100, (None,)),
+        ("single", [b"x"], 100, (None,)),
     ],
 )
 def test_the_form_of_results_is_told(
-    to: str, bodies: list[bytes], limit_rows: int, form: ListForm | None
+    to: str, bodies: list[bytes], limit_rows: int, forms: tuple[ListForm | None, ...]
 ) -> None:
     reply, _ = run(to, bodies, limit_rows=limit_rows)
 
-    assert reply.forms == (form,)
+    assert reply.forms == forms
 
 
 @pytest.mark.parametrize("raw", [["tensors"], ["tensors", ""]])

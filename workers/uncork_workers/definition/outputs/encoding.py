@@ -63,6 +63,7 @@ class Encoded(NamedTuple):
         form: the form of JSON rows that come from arrays.
         responses: complete responses, by position of the row that they replace.
         values: the results, if a request wants them raw, or their arrays have no form in common; else None.
+        forms: the form of each row, if handler calls differ in it and not all have values; else empty.
     """
 
     rows: list[bytes]
@@ -72,6 +73,7 @@ class Encoded(NamedTuple):
     form: ListForm | RecordsForm | None = None
     responses: Mapping[int, CompleteResponse] = MappingProxyType({})
     values: Values | None = None
+    forms: Sequence[ListForm | RecordsForm | None] = ()
 
     def copied(self) -> "Encoded":
         """Return these results with arrays of their own."""

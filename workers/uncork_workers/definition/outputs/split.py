@@ -10,7 +10,7 @@ from uncork_workers.definition.outputs.encoding import OK, Array, CompleteRespon
 from uncork_workers.definition.outputs.json import UNWRITABLE, encode_json
 from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.definition.outputs.tensors import Values, join_values
-from uncork_workers.wire.forms import ListForm, RowsForm, TensorForm, Wanted
+from uncork_workers.wire.forms import ListForm, RecordsForm, RowsForm, TensorForm, Wanted, common_form
 from uncork_workers.wire.tensors import BYTES
 
 
@@ -39,18 +39,21 @@ def join_chunks(chunks: Sequence[Encoded | Array]) -> Encoded | Array:
         )
     starts = accumulate((len(chunk.rows) for chunk in texts), initial=0)
     values = [chunk.values for chunk in texts if chunk.values is not None]
+    alike = len({chunk.form for chunk in with_rows}) == 1
+    is_settled = len(values) == len(texts) or (alike and not values)
     return Encoded(
         rows=list(chain.from_iterable(chunk.rows for chunk in texts)),
         content_type=first.content_type,
         head=first.head,
         between=first.between,
-        form=first.form if len({chunk.form for chunk in with_rows}) == 1 else None,
+        form=first.form if alike else None,
         responses={
             start + at: response
             for start, chunk in zip(starts, texts, strict=False)
             for at, response in chunk.responses.items()
         },
         values=join_values(values) if len(values) == len(texts) else None,
+        forms=() if is_settled else list(chain.from_iterable(map(_forms, texts))),
     )
 
 
@@ -72,6 +75,7 @@ def split_results(
     forms: list[RowsForm] = [results.form] * len(counts)
     if (
         results.values is None
+        and not results.forms
         and not results.responses
         and not results.content_type
         and len(results.rows) == len(counts)
@@ -84,8 +88,18 @@ def split_results(
             forms[at] = None
         elif results.values is not None:
             body, forms[at] = _as_wanted(results.values, end - count, end, raw[at] if raw else "", body)
+        elif results.forms and not (raw and raw[at]):
+            forms[at] = common_form(results.forms[end - count : end])
         bodies.append(body)
     return SplitResults(bodies, forms)
+
+
+def _forms(chunk: Encoded) -> list[ListForm | RecordsForm | None]:
+    """Return the form that each row has alone."""
+    values = chunk.values
+    if values is None:
+        return [chunk.form] * len(chunk.rows)
+    return [None if at in chunk.responses else values.part(at, at + 1).form for at in range(len(chunk.rows))]
 
 
 def _as_wanted(values: Values, start: int, end: int, wanted: Wanted, text: bytes) -> tuple[bytes, RowsForm]:
