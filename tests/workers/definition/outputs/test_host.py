@@ -283,6 +283,23 @@ def test_other_arrays_of_pandas_are_columns_and_results() -> None:
     assert texts({"x": pd.array([1, None], dtype="Int64")}) == [{"x": 1}, {"x": None}]
 
 
+@pytest.mark.parametrize(
+    ("array", "datatype"),
+    [
+        (pd.array([1, None], dtype="UInt8"), "UINT8"),
+        (pd.array([True, None], dtype="boolean"), "BOOL"),
+        (pd.array([1.5, None], dtype="Float32"), "FP32"),
+    ],
+)
+def test_arrays_of_pandas_keep_their_types_beside_missing_values(array: Any, datatype: str) -> None:
+    for results, first in ((array, array[:1]), ({"x": array}, {"x": array[:1]})):
+        company = split_results(encode(on_host(results), expected=2), [1, 1])
+        alone = split_results(encode(on_host(first), expected=1), [1])
+
+        assert (company.bodies[0], company.forms[0]) == (alone.bodies[0], alone.forms[0])
+        assert datatype in str(alone.forms[0])
+
+
 def test_a_table_keeps_its_columns_or_is_refused() -> None:
     with pytest.raises(WrongResult, match=r"got Frame; convert it with \.to_pandas\(\)$"):
         encode(on_host(Frame([[1, 2], [3, 4]])), expected=2)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from uncork_workers.definition.outputs.arrays import as_numpy
 from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.wire.tensors import BFLOAT16
 
@@ -106,6 +107,8 @@ def _reader(kind: type) -> Reader | None:
     is_series = "pandas" in libraries and hasattr(kind, "to_frame")
     if is_series or libraries & {"numpy", "PIL"} or any(hasattr(kind, name) for name in _NO_ARRAYS):
         return None
+    if "pandas" in libraries and hasattr(kind, "__array__"):
+        return _of_pandas
     if hasattr(kind, "__array__"):
         return np.asarray
     return np.from_dlpack if hasattr(kind, "__dlpack__") else None
@@ -122,3 +125,9 @@ def _of_torch(tensor: Any) -> np.ndarray[Any, Any]:
         bits = tensor.detach().view(sys.modules["torch"].int16)
         return bits.numpy(force=True).view(BFLOAT16)  # type: ignore[no-any-return]
     return tensor.numpy(force=True)  # type: ignore[no-any-return]
+
+
+def _of_pandas(array: Any) -> np.ndarray[Any, Any]:
+    # NumPy would give integers another type where some are missing.
+    found = as_numpy(sys.modules["pandas"].Series(array))
+    return found if isinstance(found, np.ndarray) else np.asarray(array)
