@@ -142,7 +142,7 @@ class Definition:
             # Numbers of numpy too, but neither texts nor True.
             number = float(cost) if isinstance(cost, Real) and cost is not True else 0.0
         except OverflowError:  # an integer or a fraction beyond all floats
-            number = math.inf
+            number = cost = math.inf if cost > 0 else -math.inf  # Python may not write all digits
         if not 0 < number <= MAX_COST:
             raise ValueError(
                 f"@batched: cost must return a number above 0 and at most {MAX_COST}, got {cost!r}"
