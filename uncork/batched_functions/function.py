@@ -34,6 +34,8 @@ class Batched(Generic[P, R]):
         self, definition: Definition, *, instance: object = None, queues: Queues | None = None
     ) -> None:
         functools.update_wrapper(self, definition.function)
+        for name in vars(Batched).keys() & (vars(self).keys() - functools.WRAPPER_ASSIGNMENTS):
+            del vars(self)[name]  # else an attribute of a callable object would hide a method
         if sys.version_info >= (3, 12):
             inspect.markcoroutinefunction(self)
         function = definition.function

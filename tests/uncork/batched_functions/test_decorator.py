@@ -109,6 +109,26 @@ def test_what_is_no_function_of_lists_is_refused() -> None:
             batched()(wrapper(generator))
 
 
+class Counting:
+    """A callable object with attributes that are named like methods of a batched function."""
+
+    def __init__(self) -> None:
+        self.stats = {"calls": 0}
+        self.warm_up = False
+
+    async def __call__(self, items: list[int]) -> list[int]:
+        return items
+
+
+async def test_attributes_of_a_callable_object_hide_no_method() -> None:
+    echo = batched(warmup=1, mb_max_batch_size=2)(Counting())
+
+    await echo.warm_up()
+
+    assert await echo(3) == 3
+    assert echo.stats().batches == 1
+
+
 async def test_a_call_past_its_timeout_is_cancelled() -> None:
     """Its slot is free then, also if it turns its cancellation into an error."""
     cancelled = []
