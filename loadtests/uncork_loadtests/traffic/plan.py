@@ -135,9 +135,11 @@ class Plan:
     goal_s: float | None = None
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            says = f" must look like http://host:port/path or https://..., not {self.url!r}"
+        if not _is_http(self.url):
+            says = (
+                " must look like http://host:port/path or https://..., with a port from 1 to 65535, "
+                f"not {self.url!r}"
+            )
             raise SettingError("url", says=says)
         self._check_numbers()
         if self.clients is None:
@@ -200,3 +202,11 @@ class Plan:
         fields = [("Host", parts.netloc), ("Content-Type", self.content_type), *self.headers]
         lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
         return ("\r\n".join(lines) + "\r\nContent-Length: ").encode()
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port, or a host in brackets
+        return False

@@ -83,6 +83,9 @@ def test_the_head_has_path_query_and_fields() -> None:
     [
         ({"url": "ftp://h/"}, "url must look like http"),
         ({"url": "h:80"}, "url must look like http"),
+        ({"url": "http://h:99999/"}, "url must look like http"),
+        ({"url": "http://h:x/"}, "url must look like http"),
+        ({"url": "http://h:0/"}, "url must look like http"),
         ({"clients": 0}, "clients must be at least 1"),
         ({"limit": 0}, "limit must be at least 1"),
         ({"seconds": 0.0}, "seconds must be above 0"),
