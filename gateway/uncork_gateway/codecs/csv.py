@@ -89,6 +89,24 @@ def lines_of(text: bytes) -> list[bytes]:
     return lines
 
 
+def lines_under(header: bytes, text: bytes) -> list[bytes]:
+    """Return the lines of CSV, its columns in the order of a header if it has the same columns."""
+    lines = lines_of(text)
+    if lines[0] == header:
+        return lines
+    try:
+        [wanted], [names, *rows] = _read(header.decode()), _read(text.decode())
+        if first_repeated(names) is not None or sorted(names) != sorted(wanted):
+            return lines
+        places = [names.index(name) for name in wanted]
+        ordered = [[row[place] for place in places] for row in rows]
+    except (BadRequest, ValueError, IndexError):  # a handler's own text need not be valid
+        return lines
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\r\n").writerows(ordered)
+    return [header, *lines_of(written.getvalue().encode())]
+
+
 def first_repeated(names: Sequence[str]) -> str | None:
     if len(set(names)) == len(names):
         return None

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from uncork_dispatcher import AsyncDispatcher, RequestResult, Submission, Waiter
 from uncork_gateway.codecs import Marshalled
-from uncork_gateway.codecs.csv import lines_of
+from uncork_gateway.codecs.csv import lines_of, lines_under
 from uncork_gateway.codecs.parts import divided
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import HandlerFailed
@@ -323,8 +323,9 @@ def _joined(bodies: Sequence[bytes], form: RowsForm, order: Sequence[int]) -> by
 
 
 def _joined_csv(bodies: Sequence[bytes], media_type: str, order: Sequence[int]) -> bytes:
-    tables = list(map(lines_of, bodies))
-    if media_type != CSV or any(table[0] != tables[0][0] for table in tables):
+    header = lines_of(bodies[0])[0] if media_type == CSV else b""
+    tables = [lines_under(header, body) for body in bodies] if header else []
+    if not header or any(table[0] != header for table in tables):
         raise HandlerFailed(f"results in {media_type} for the rows of one request cannot be joined")
     lines = list(chain.from_iterable([table[1:] for table in tables]))
-    return b"".join([tables[0][0], *[lines[at] for at in order]])
+    return b"".join([header, *[lines[at] for at in order]])

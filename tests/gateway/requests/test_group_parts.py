@@ -118,6 +118,14 @@ def test_what_cannot_be_joined_is_the_handlers_fault(one: Any, other: Any, says:
         joined(results, [[0], [1]])
 
 
+def test_columns_of_parts_may_come_in_another_order() -> None:
+    bodies = b'a,"b\n"\r\n1,\r\n', b'"b\n",a\r\n"x\r\ny",2\r\n"p,q",3\r\n'
+
+    found = joined([HandlerResult(200, body, content_type="text/csv") for body in bodies], [[1], [0, 2]])
+
+    assert found.body == b'a,"b\n"\r\n2,"x\r\ny"\r\n1,\r\n3,"p,q"\r\n'
+
+
 API = ApiDescription(name="echo", route="/", input={"kind": "json"}, group_by="g")
 
 
