@@ -78,10 +78,12 @@ def read_python(text: str) -> str:
 
 
 def read_variable(text: str) -> tuple[str, str]:
-    """Return name and value of an environment variable; raise ValueError if the text has no name."""
+    """Return name and value of an environment variable; raise ValueError if the text is none."""
     name, separator, value = text.partition("=")
     if not separator or not _VARIABLE.fullmatch(name):
         raise ValueError(f"must be NAME=VALUE, got {text!r}")
+    if "\0" in value:  # the system ends a value there
+        raise ValueError(f"must be NAME=VALUE without a NUL, got {text!r}")
     return name, value
 
 
