@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from uncork_workers.definition.outputs.encoding import as_array, encode
-from uncork_workers.definition.outputs.responses import WrongResult
+from uncork_workers.definition.outputs.responses import Rejected, WrongResult
 from uncork_workers.definition.outputs.split import SplitResults, join_chunks, split_results
 from uncork_workers.wire.forms import ColumnsForm, ListForm, RecordsForm, TensorForm
 from uncork_workers.wire.tensors import LAYOUTS, split_columns
@@ -246,6 +246,24 @@ def test_arrays_of_calls_that_differ_keep_their_types() -> None:
 
     assert dealt.bodies == [first.tobytes(), second.tobytes()]
     assert dealt.forms == [TensorForm("FP32", (2,)), TensorForm("INT16", (3,))]
+
+
+def test_a_table_keeps_its_types_beside_calls_that_return_none() -> None:
+    """Or one with other columns."""
+    table = {"x": np.array([[0.5, np.inf]], "f4"), "n": np.array([3], "i2")}
+    alone = split(table, [1])
+    others: list[tuple[Any, int]] = [
+        ([{"x": table["x"][0], "n": 3}, Rejected(400, "no")], 2),
+        ({"x": table["x"], "more": [1]}, 1),
+    ]
+    for other, size in others:
+        chunks = [
+            encode(results, expected=count, as_json=False, as_tensors=True)
+            for results, count in ((table, 1), (other, size))
+        ]
+        dealt = split_results(join_chunks(chunks), [1] * (1 + size), ["tensors"] * (1 + size))
+
+        assert (dealt.bodies[0], dealt.forms[0]) == (alone.bodies[0], alone.forms[0])
 
 
 @pytest.mark.parametrize("wrong", [[1, object()], {"a": [1, object()]}, [1, "\ud800"]])

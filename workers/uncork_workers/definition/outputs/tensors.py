@@ -71,12 +71,19 @@ def named(columns: Mapping[Any, Column]) -> Objects | None:
 
 def join_values(parts: Sequence[Values]) -> Values:
     """Join the results of several handler calls; columns that differ in name or type become lists."""
-    rows = [row for part in parts for row in part.rows]
     columns = [part.columns for part in parts if part.columns is not None]
     names = columns[0].keys() if columns else {}
     if len(columns) < len(parts) or any(each.keys() != names for each in columns):
-        return Values(rows)
+        return Values([row for part in parts for row in _typed_rows(part)])
+    rows = [row for part in parts for row in part.rows]
     return Values(rows, {name: _join([each[name] for each in columns]) for name in names})
+
+
+def _typed_rows(part: Values) -> Column:
+    """Return rows; the values of objects have the types of their columns."""
+    if part.columns is None:
+        return part.rows
+    return [dict(zip(part.columns, row, strict=True)) for row in zip(*part.columns.values(), strict=True)]
 
 
 def records_form(rows: Sequence[Any], columns: Objects | None) -> RecordsForm | None:
