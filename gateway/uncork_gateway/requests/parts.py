@@ -26,7 +26,7 @@ from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import HandlerFailed
 from uncork_gateway.protocols.tensor_rows import result_rows, row_texts
 from uncork_gateway.protocols.tensors import Tensor, pick_rows
-from uncork_workers.wire.forms import ColumnsForm, RowsForm, TensorForm
+from uncork_workers.wire.forms import ColumnsForm, RowsForm, TensorForm, common_form
 from uncork_workers.wire.schema import CSV
 from uncork_workers.wire.tensors import join_columns, split_columns
 
@@ -304,7 +304,8 @@ def joined(results: Sequence[HandlerResult], rows: Sequence[Sequence[int]]) -> H
             for result, part in zip(results, rows, strict=True)
             for text in result_rows(result.body, result.form, len(part))
         ]
-        return HandlerResult(200, b",".join([texts[at] for at in order]))
+        forms = [result.form for result in results]
+        return HandlerResult(200, b",".join([texts[at] for at in order]), common_form(forms))
     if isinstance(form, ColumnsForm):
         columns = zip(*map(split_columns, bodies), strict=True)
         kinds = [kind for _, kind in form.columns]

@@ -104,6 +104,18 @@ def test_results_of_different_types_are_joined_as_json(
                 assert rows[number] == [[number] * 2] * 2
 
 
+def test_objects_keep_the_types_in_which_their_parts_agree() -> None:
+    """A part may share its batch with rows of another client, which leave some columns without a type."""
+    vector, number = ("v", ListForm("FP32", ())), ("n", ListForm("INT64", ()))
+    results = [
+        HandlerResult(200, b'{"v":0.5,"n":1}', RecordsForm((vector, number))),
+        HandlerResult(200, b'{"v":1.5,"n":2}', RecordsForm((vector,))),
+    ]
+
+    whole = HandlerResult(200, b'{"v":1.5,"n":2},{"v":0.5,"n":1}', RecordsForm((vector,)))
+    assert joined(results, [[1], [0]]) == whole
+
+
 @pytest.mark.parametrize(
     ("one", "other", "says"),
     [
