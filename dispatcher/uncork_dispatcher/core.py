@@ -36,6 +36,7 @@ from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduling.admission import Admission
 from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.scheduling.closed_loop import plan_loop
+from uncork_dispatcher.scheduling.dividing import bulk_parts, parts_in_turn
 from uncork_dispatcher.scheduling.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 from uncork_dispatcher.workers.slots import Slots
@@ -177,13 +178,14 @@ class Dispatcher:
         Parts of equal size then fit into the room that the goal of the first class leaves. ``expires_at`` is
         when the client gives up.
         """
-        return self._admissions[api].bulk_parts(
-            rows=rows, size_bytes=size_bytes, now=now, expires_at=expires_at
+        known, slots, room = self._apis[api], self._slots, self._room
+        return bulk_parts(
+            known, slots, room, rows=rows, size_bytes=size_bytes, now=now, expires_at=expires_at
         )
 
     def parts_in_turn(self, api: str, *, rows: float, now: float) -> tuple[int, int]:
         """Return into how many parts to divide a large request, and how many to submit at a time."""
-        return self._admissions[api].parts_in_turn(rows=rows, now=now)
+        return parts_in_turn(self._apis[api], self._slots, rows=rows, now=now)
 
     def reserve(self, api: str, *, rows: float, size_bytes: int, bulk: bool = False) -> None:
         """Count parts that are not submitted yet against the queue's limits; negative numbers end that.

@@ -19,12 +19,6 @@ from uncork_dispatcher.workers.slots import Slots
 
 # Each group needs a batch of its own: with more, hardly any batch would have more than one request.
 MOST_GROUPS = 1000
-# So many parts of a bulk request fill the room for bulk, so that little of it stays empty. Before batch times
-# are known, so many parts make a full batch.
-_PARTS_IN_ROOM = 16.0
-_MOST_PARTS = 1000
-# A part may take so many times the fixed time of a batch: smaller ones hardly take less, but are many.
-_LEAST_PART = 1.25
 
 
 class BacklogBudget(NamedTuple):
@@ -245,34 +239,6 @@ class Admission:
         wait_s = self._retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
         return max(SHORTEST_RETRY_S, wait_s)
 
-    def bulk_parts(self, *, rows: float, size_bytes: int, now: float, expires_at: float) -> int:
-        """Return into how many parts to divide a request of bulk, so that they fit into the room for bulk.
-
-        It is 1 if some of them would be refused: then the request is admitted or refused as a whole.
-        """
-        api, rules, bulk, backlog = self._api, self._api.rules, self._api.bulk_backlog, self._api.backlog
-        free_at = self._free_at(now)
-        if rules.bulk_goal_s is None or not rules.idempotent or not free_at:
-            return 1
-        # Before batch times are known, small parts do least harm.
-        room = api.limit_rows / _PARTS_IN_ROOM
-        if api.has_earned:
-            room = self._room.most_rows(api, workers=len(free_at), now=now)
-        each = max(1.0, room / _PARTS_IN_ROOM) if room >= 1 else api.limit_rows
-        parts = min(_MOST_PARTS, math.ceil(rows / each))
-        queued = bulk.rows + rows
-        fits = (
-            queued + bulk.waiting_rows + backlog.rows + backlog.waiting_rows <= rules.max_queue_rows
-            and bulk.requests + backlog.requests + parts <= rules.max_queue_requests
-            and bulk.size_bytes + backlog.size_bytes + size_bytes <= rules.max_queue_bytes
-        )
-        if not fits:
-            return 1
-        if self._slots.workers and not api.model.can_predict(min(each, api.limit_rows)):
-            return parts  # no prediction refuses them
-        finish = free_at[0] + queued / self._room.rate(api, free_at, now)
-        return parts if finish <= api.due_at(now, expires_at, bulk=True) else 1
-
     def reserve(self, rows: float, size_bytes: int, *, bulk: bool) -> None:
         """See :meth:`Dispatcher.reserve`."""
         backlog = self._api.bulk_backlog if bulk else self._api.backlog
@@ -286,24 +252,6 @@ class Admission:
     def _waiting_rows(self, *, bulk: bool) -> float:
         """Return the rows of parts that are not queued yet, as far as they count for a class."""
         return self._api.backlog.waiting_rows + (self._api.bulk_backlog.waiting_rows if bulk else 0.0)
-
-    def parts_in_turn(self, *, rows: float, now: float) -> tuple[int, int]:
-        """Return into how many parts to divide a request, and how many of them to submit at a time.
-
-        A part takes at most half the goal, so that those behind it, and other requests, can meet theirs; or
-        a quarter more than the fixed time of a batch, if that is longer, but no more than a goal in reach.
-        """
-        api, each = self._api, self._api.limit_rows
-        if api.has_earned:
-            estimate = api.model.estimate
-            least_s = _LEAST_PART * estimate.intercept_s
-            if estimate.intercept_s < api.rules.goal_s:
-                least_s = min(least_s, api.rules.goal_s - api.model.allowance_s)
-            worth = estimate.rows_within(least_s, z=0)
-            each = min(each, max(estimate.rows_within(api.rules.goal_s / 2), worth))
-        else:
-            each /= _PARTS_IN_ROOM
-        return math.ceil(rows / max(1.0, each)), max(1, len(self._free_at(now)))
 
     def _free_at(self, now: float) -> Numbers:
         return self._slots.free_at(now, self._api.rules.name)
