@@ -28,7 +28,7 @@ class TaskRunner(Generic[P, R]):
     """A runner that awaits ``execute(batch)``; cancels it if the batch is abandoned or its callers leave.
 
     Args:
-        context_of: returns the context that a batch gets a copy of, by default that of what releases it.
+        context_of: returns the context to run a batch in, as a copy; the current context by default.
     """
 
     def __init__(

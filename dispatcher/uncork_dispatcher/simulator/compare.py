@@ -66,7 +66,7 @@ class Comparison(NamedTuple):
 
 
 def compared(cell: Cell, seen: Mapping[str, Sequence[Measured]], *, base: str) -> Comparison:
-    """Compare the measurements of each policy, seed by seed, with those of the policy ``base``."""
+    """Compare each policy with the policy ``base``, seed by seed."""
     results = []
     for policy, by_seed in seen.items():
         mean, p99, throughput = (

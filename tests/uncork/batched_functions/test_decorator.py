@@ -304,7 +304,7 @@ async def test_only_items_of_one_group_share_a_call() -> None:
 
 
 async def test_a_batch_has_the_context_of_one_of_its_callers() -> None:
-    """Not that of the batch before, whose end starts it."""
+    """The batch before, whose end starts it, has another context."""
     tenant: ContextVar[str] = ContextVar("tenant")
     seen: list[tuple[str, list[str]]] = []
 

@@ -51,7 +51,7 @@ def test_nothing_is_traced(wanted: bool | None, environment: Mapping[str, str]) 
 def test_what_cannot_be_had_is_an_error_if_it_is_wanted(
     environment: Mapping[str, str], complaint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And a line of the log if only the environment asks, which may be that of a whole cluster."""
+    """And a line of the log if only the environment asks: it may be set for a whole cluster."""
     with pytest.raises(WrongUsage, match=complaint), tracing(True, environment):
         pass
     with tracing(None, environment) as traces:
@@ -63,7 +63,7 @@ def test_what_cannot_be_had_is_an_error_if_it_is_wanted(
 def test_traces_that_are_wanted_and_turned_off_are_told(
     environment: Mapping[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The environment, which may be that of a whole cluster, still has its way."""
+    """The environment still decides: it may be set for a whole cluster."""
     with tracing(True, environment) as traces:
         assert traces is None
     assert "no traces are sent, although --traces asks for them" in caplog.text

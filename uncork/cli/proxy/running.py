@@ -65,7 +65,7 @@ class RunningProxy:
             self._reload(reason)
 
     def _read(self) -> tuple[ProxyOptions, ProxySettings, Credentials, list[Change]]:
-        """Read the files again; return what they say, and what has changed."""
+        """Read the files again; return options, settings and credentials, and the changes."""
         options: ProxyOptions = self.options if self.options.reread is None else self.options.reread()
         options.check_servers()
         credentials = read_credentials(options)

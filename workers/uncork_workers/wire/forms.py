@@ -70,7 +70,7 @@ def expand_forms(forms: Sequence[F], count: int) -> Sequence[F]:
 
 
 def common_form(forms: Sequence[RowsForm]) -> RowsForm:
-    """Return the form of rows with these forms; of objects, that of the columns in which they agree."""
+    """Return the form that rows have in common; for objects, the columns in which all forms agree."""
     if len(set(forms)) == 1:
         return forms[0]
     records = [form.columns for form in forms if isinstance(form, RecordsForm)]

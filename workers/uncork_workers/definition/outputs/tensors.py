@@ -112,7 +112,7 @@ def lacks_forms(row: Any, form: ListForm | RecordsForm | None) -> bool:
 def any_lacks_forms(values: Values, form: RecordsForm | None) -> bool:
     """Return True if rows may have arrays that are missing in the form of all rows.
 
-    An array without a form has masked values; those of a request may have none.
+    An array without a form has masked values, but perhaps not in the rows of each request.
     """
     if isinstance(values.rows, np.ndarray):
         return True
