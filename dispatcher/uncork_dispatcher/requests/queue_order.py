@@ -6,6 +6,7 @@ Clients can choose batch keys, so no step may visit all queues.
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import insort
 from collections import Counter
 from collections.abc import Hashable, Iterator
@@ -165,6 +166,8 @@ class Backlog:
     """Of bulk: the workers' time owed to it, its share less its batches, at ``queued_since``."""
     queued_since: float = 0.0
     """Of bulk: the time from which further time is owed, while some is queued."""
+    ran_at: float = -math.inf
+    """Not of bulk: when its last batch was released; minus infinity before the first."""
     groups: Counter[Hashable] = field(default_factory=Counter)
     """The number of queues of each group; queues without a group do not count."""
     order: QueueOrder | None = field(default=None, compare=False, repr=False)

@@ -1,6 +1,7 @@
 """How much bulk a batch may have: as much as the latency goals of the first class leave room for.
 
-A long batch leaves the last idle worker to other APIs with shorter goals by the same formulas.
+A long batch leaves the last idle worker to other APIs with shorter goals by the same formulas. An API that
+others would starve is owed time, as bulk is.
 
 An API may have a second class of requests, *bulk*, with a looser goal or none. Bulk goes last: it rides in
 batches of the first class, or runs alone on idle workers. A batch with bulk may take::
@@ -35,7 +36,7 @@ from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
 
-# Bulk gets at least this share of the workers' time while it is queued.
+# Bulk gets at least this share of the workers' time while it is queued, and so does an API that would starve.
 _SHARE = 0.05
 # A batch with bulk takes no longer than so many batches of the first class alone.
 _CYCLES = 10.0
@@ -104,7 +105,10 @@ class BulkRoom:
         return Hold(until, "class") if until > now else Release(first, "not_worth_waiting")
 
     def owed(self, share: Share, now: float) -> RequestQueue | None:
-        """Return a queue of bulk, of an API of this share, that is owed the time for its first request."""
+        """Return the queue of this share that goes before more urgent ones; None if there is none.
+
+        This is bulk that is owed the time for its first request, or a queue that would starve.
+        """
         for name in share.apis:
             api = self._apis[name]
             if not (api.bulk_backlog.requests and (queues := self._queues.front(name, bulk=True))):
@@ -113,6 +117,27 @@ class BulkRoom:
             queue = queues[0] if passed_over is None else passed_over
             if self._owed_in_s(api, next(queue.turns()).rows, now) <= 0:
                 return queue
+        return self._starves(share, now) if len(share.apis) > 1 else None
+
+    def _starves(self, share: Share, now: float) -> RequestQueue | None:
+        """Return a queue that would be late after another API's batch, if its own API has long had none.
+
+        The order of deadlines passes over long batches: they are too late before they are the most urgent.
+        """
+        urgent = self._queues.most_urgent(share.apis)
+        if urgent is None or urgent.retry is not None:
+            return None
+        first = self._apis[urgent.api]
+        free_at = now + first.model.estimate.seconds(min(urgent.rows, first.limit_rows))
+        for name in share.apis:
+            api, order = self._apis[name], self._apis[name].backlog.order
+            top = None if order is None else order.by_deadline.top()
+            if top is None or name == urgent.api or not api.model.can_predict(0):
+                continue
+            estimate, rows = api.model.estimate, min(top[1].rows, api.limit_rows)
+            waits_s = estimate.seconds(rows) / (_SHARE * share.workers)
+            if top[0] < free_at + estimate.upper(rows) and now - api.backlog.ran_at > waits_s:
+                return top[1]
         return None
 
     def passed_over(self, api: Api, now: float) -> RequestQueue | None:

@@ -271,8 +271,7 @@ class Scheduler:
         behind: Batch[Any] | None = None,
     ) -> Batch[Any]:
         """Take the next batch of a queue for a worker; ``behind`` is the batch that the worker still runs."""
-        api = self._apis[queue.api]
-        starts = now if behind is None else max(now, behind.finish)
+        api, starts = self._apis[queue.api], now if behind is None else max(now, behind.finish)
         slowdown, measures = api.model.slowdown(worker), api.model.measures
         fits = self._slots.memory.of(worker, queue.api)
         if queue.retry is None:
@@ -286,6 +285,8 @@ class Scheduler:
             fill = Fill(size=release.rows)
         passed_over = self._room.passed_over(api, now) if api.bulk_backlog.requests else None
         self._queues.take(queue, fill)
+        if not queue.bulk:
+            api.backlog.ran_at = now
         bulk_rows = 0.0
         if queue.bulk or queue.retry is not None:  # a lost batch may have both classes
             bulk_rows = sum([entry.rows for entry in fill.entries if entry.bulk])
@@ -296,8 +297,7 @@ class Scheduler:
         predicted_s = by_measure.seconds(measures.size(taken))
         # As the worker counts, which knows no limit of the policy: padding alone needs no further call.
         size = min(taken.rows, taken.padded) if measures.has_costs else taken.rows
-        most = min(api.rules.max_batch_rows, fits)
-        if size > most:  # one large request, for which the worker makes several calls
+        if size > (most := min(api.rules.max_batch_rows, fits)):  # one large request takes several calls
             predicted_s += by_measure.intercept_s * (math.ceil(size / most) - 1)
         if behind is None:
             predicted_s += api.model.prepare_s(taken.rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.dispatcher.driver import Arrival, Driver, core_with, start_one, starts, teach
@@ -70,6 +72,23 @@ def test_a_flood_of_one_api_does_not_starve_the_other(many: ApiRules, few: ApiRu
 
     assert end.refused == {}
     assert max(end.latency[number] for number in range(1000, 1020)) < few.goal_s
+
+
+@pytest.mark.parametrize("takes_ahead", [False, True])
+def test_an_api_with_long_batches_does_not_starve(takes_ahead: bool) -> None:
+    """An overloaded one with short batches would always be more urgent; it loses a twentieth of the time."""
+    quick = ApiRules(name="quick", goal_s=0.03, max_batch_rows=8)
+    slow = ApiRules(name="slow", goal_s=0.15, max_batch_rows=8)
+    core = core_with(quick, slow, workers=0)
+    core.worker_ready(0, now=0.0, takes_ahead=takes_ahead)
+    teach(core, 0.1, api="slow", now=teach(core, 0.005, api="quick"))
+    flood = [Arrival(1 + i / 2000, api="quick") for i in range(20_000)]
+    others = [Arrival(1 + i / 20, api="slow") for i in range(200)]
+    end = Driver(core, flood + others, lambda start: 0.1 if start.api == "slow" else 0.005).run()
+    slow_at = [start.started for _, start in end.batches if start.api == "slow" and start.started < 11]
+
+    assert len(slow_at) == pytest.approx(5, abs=1)
+    assert min(after - before for before, after in pairwise(slow_at)) > 1.9
 
 
 def test_responses_of_a_removed_api_teach_nothing() -> None:
