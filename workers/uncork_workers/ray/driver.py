@@ -8,6 +8,7 @@ finds them by name.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -37,6 +38,7 @@ from uncork_workers.ray.messages import (
 )
 
 _CHECK_EVERY_S = 1.0
+_LOOK_EVERY_S = 0.05
 # Starting an actor takes a second or two, and longer on a machine that starts many.
 _LONG_WAIT_S = 15.0
 _ANSWER_S = 5.0
@@ -77,7 +79,8 @@ async def _serve(out: BinaryIO) -> None:
     elif fault is not None:  # the workers continue, and the next helper finds them
         out.write(encode(Refused(f"a call of Ray failed: {cluster.one_line(fault)}")))
     else:
-        driver.kill_all()
+        with contextlib.suppress(Exception):  # the cluster is gone
+            driver.kill_all()
     # Without Ray's shutdown and threads, which may wait for a head that is gone. All actors are detached.
     os._exit(0)
 
@@ -122,8 +125,15 @@ class Driver:
                     self._kill(launch)
 
     def kill_all(self) -> None:
+        """Kill all actors, and wait until the cluster knows: Ray sends kills in the background.
+
+        Waits as long as the gateway lets this process run.
+        """
         for actor in self._actors.values():
             cluster.kill(actor)
+        for launch in self._actors:
+            while cluster.find_actor(self._name(launch)) is not None:
+                time.sleep(_LOOK_EVERY_S)
 
     async def watch_waiting(self) -> None:
         """Report the launches for which Ray has no room, whenever they or the resources have changed."""
