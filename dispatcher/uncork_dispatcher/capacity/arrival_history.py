@@ -12,7 +12,9 @@ from typing import NamedTuple
 HISTORY_S = 300.0
 """How far back the history goes."""
 
-_AVERAGED_S = 5.0
+LOOK_S = 5.0
+"""Seconds between two calls of :meth:`Autoscaler.look`, over which arrivals are averaged."""
+
 # The mean of a squared standard normal number if the largest tenth is left out: 0.561 / 0.9.
 _KEPT = 0.9
 _MEAN_OF_KEPT = 0.623
@@ -59,9 +61,9 @@ class ArrivalHistory:
         start = next(starts, None)
         following = next(starts, None)
         for end in self._since(seconds):
-            while start and following and following.now <= end.now - _AVERAGED_S:
+            while start and following and following.now <= end.now - LOOK_S:
                 start, following = following, next(starts, None)
-            if start and end.now - start.now >= _AVERAGED_S:
+            if start and end.now - start.now >= LOOK_S:
                 highest = max(highest, (end.rows - start.rows) / (end.now - start.now))
         return highest
 

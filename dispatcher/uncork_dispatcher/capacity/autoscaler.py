@@ -19,12 +19,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from uncork_dispatcher.capacity.arrival_history import HISTORY_S, ArrivalHistory
+from uncork_dispatcher.capacity.arrival_history import HISTORY_S, LOOK_S, ArrivalHistory
 from uncork_dispatcher.capacity.workers_needed import Load, Need, ScalingLimit, workers_needed
 from uncork_dispatcher.learning.estimator import Estimate
-
-LOOK_S = 5.0
-"""Seconds between two calls of :meth:`Autoscaler.look`."""
 
 _RECENT_S = 60.0
 _DOWN_S = 30.0

@@ -26,12 +26,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# A prediction may shed a request only after this many batches ...
-_EARNED_BATCHES = 5
-# ... and only up to this multiple of the largest batch seen: the line is not trusted far outside.
+# A factor of a worker counts after this many batches; so does a prediction, which may then shed requests ...
+EARNED_BATCHES = 5
+# ... up to this multiple of the largest batch seen: the line is not trusted far outside.
 EARNED_REACH = 2.0
 _WEIGHT_FLOOR = 0.01
-_MEMORY = 0.1
+MEMORY = 0.1
+"""The share of the latest batch in a moving average."""
 # A measurement beyond this multiple of the prediction counts as this multiple: one hiccup of 60 times
 # the usual then moves its size by a tenth. If the model really became slower, the next ones show it too.
 _OUTLIER = 2.0
@@ -197,7 +198,7 @@ class BatchTimeEstimator:
 
         Empty until enough batches have been seen.
         """
-        if self._batches < _EARNED_BATCHES:
+        if self._batches < EARNED_BATCHES:
             return [] if self._recalled is None else self._recalled.learned()
         smallest, largest = min(self._sizes), max(self._sizes)
         sizes = [self._sizes[each].rows for each in dict.fromkeys((smallest, largest))]
@@ -216,7 +217,7 @@ class BatchTimeEstimator:
         recalled = self._recalled = BatchTimeEstimator()
         # The first batch of a size replaces its time, and counts for more than the other sizes.
         recalled._sizes = {_size_class(rows): _Size(rows, s, _WEIGHT_FLOOR, 0) for rows, s in learned}
-        recalled._largest, recalled._batches = max(learned)[0], _EARNED_BATCHES
+        recalled._largest, recalled._batches = max(learned)[0], EARNED_BATCHES
         recalled._estimate_anew()
 
     def _confirm(self, recalled: BatchTimeEstimator, rows: float, seconds: float) -> None:
@@ -228,7 +229,7 @@ class BatchTimeEstimator:
             self._batches += recalled._batches
             self._recalled = None
             self._estimate_anew()
-        elif self._batches + 1 >= _EARNED_BATCHES:
+        elif self._batches + 1 >= EARNED_BATCHES:
             self._recalled = None
 
     def _estimate_anew(self) -> None:
@@ -237,7 +238,7 @@ class BatchTimeEstimator:
             intercept_s=intercept,
             slope_s=slope,
             spread=math.sqrt(self._variance),
-            earned_rows=self._largest * EARNED_REACH if self._batches >= _EARNED_BATCHES else 0.0,
+            earned_rows=self._largest * EARNED_REACH if self._batches >= EARNED_BATCHES else 0.0,
         )
 
     def _judge(self, place: int, seconds: float, predicted: float) -> float:
@@ -246,8 +247,8 @@ class BatchTimeEstimator:
         # A size not seen before says more about the prediction than about the spread.
         if not changed and place in self._sizes:
             miss = min(seconds / predicted, _OUTLIER) - 1.0
-            self._variance += _MEMORY * (miss * miss - self._variance)
-        trusted = changed or self._batches < _EARNED_BATCHES
+            self._variance += MEMORY * (miss * miss - self._variance)
+        trusted = changed or self._batches < EARNED_BATCHES
         return seconds if trusted else min(seconds, _OUTLIER * predicted)
 
     def _follow_change(self, ratio: float) -> bool:
@@ -258,7 +259,7 @@ class BatchTimeEstimator:
             self._run = 0
             return False
         self._run = self._run + side if self._run * side > 0 else side
-        if abs(self._run) < _CHANGE_BATCHES or self._batches < _EARNED_BATCHES:
+        if abs(self._run) < _CHANGE_BATCHES or self._batches < EARNED_BATCHES:
             return False
         factor = max(ratio, 1e-9) ** _FOLLOW
         for size in self._sizes.values():
@@ -274,9 +275,9 @@ class BatchTimeEstimator:
             size = self._sizes[place] = _Size(rows, seconds, 0.0, 0)
         # The first batch of a size may be slow: many models compile or allocate for each size.
         if is_profile or size.seen:
-            size.proven = min(size.proven + 1, round(1 / _MEMORY))
+            size.proven = min(size.proven + 1, round(1 / MEMORY))
         size.seen += 1
-        share = max(1.0 / size.seen, _MEMORY)
+        share = max(1.0 / size.seen, MEMORY)
         size.rows += share * (rows - size.rows)
         size.seconds += share * (seconds - size.seconds)
         size.weight = min(1.0, size.weight + 0.2)

@@ -6,12 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from operator import lt
 
-from uncork_dispatcher.learning.estimator import BatchTimeEstimator
+from uncork_dispatcher.learning.estimator import MEMORY, BatchTimeEstimator
 from uncork_dispatcher.learning.measures import BatchSize, Measures, Rows
 from uncork_dispatcher.learning.speed_factors import SpeedFactors
-
-# The share of the latest batch in an average.
-_MEMORY = 0.1
 
 
 class ServiceModel:
@@ -129,14 +126,14 @@ class ServiceModel:
         if not was_ahead:
             self._transports += 1
             # The first few count equally: under load most batches may soon go ahead, and show nothing.
-            share = max(_MEMORY, 1 / self._transports)
+            share = max(MEMORY, 1 / self._transports)
             self.transport_s = _followed(self.transport_s, transport_s - (prepare_s or 0.0), share)
         self._update_allowance()
         self._update_estimate()
 
     def observe_responses(self, seconds: float) -> None:
         """Learn that the responses of a batch were written ``seconds`` after its end."""
-        self.responses_s = _followed(self.responses_s, seconds, _MEMORY)
+        self.responses_s = _followed(self.responses_s, seconds, MEMORY)
         self._update_allowance()
 
     def observe_profile(self, worker: int, chunks: Sequence[tuple[float, float]]) -> None:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 
-# A worker's factor is used after this many of its batches; the average covers about the last 1/_MEMORY.
-_EARNED_BATCHES = 5
-_MEMORY = 0.1
+from uncork_dispatcher.learning.estimator import EARNED_BATCHES, MEMORY
+
 # The limit of a measurement's distance from the average, as a logarithm: a factor of 2, as for estimates.
 _OUTLIER = math.log(2.0)
 # The noise of a factor over the spread of batch times, and the least noise.
-_NOISE = 2.0 * math.sqrt(_MEMORY / (2.0 - _MEMORY))
+_NOISE = 2.0 * math.sqrt(MEMORY / (2.0 - MEMORY))
 _LEAST_NOISE = 0.1
 
 
@@ -55,10 +54,10 @@ class SpeedFactors:
         known = self._logs.get(worker, 0.0)
         seen = self._seen[worker] = self._seen.get(worker, 0) + 1
         surprise = math.log(seconds / average_s) - known
-        if seen > _EARNED_BATCHES:
+        if seen > EARNED_BATCHES:
             surprise = min(max(surprise, -_OUTLIER), _OUTLIER)
-        log = self._logs[worker] = known + max(1.0 / seen, _MEMORY) * surprise
-        if seen >= _EARNED_BATCHES:
+        log = self._logs[worker] = known + max(1.0 / seen, MEMORY) * surprise
+        if seen >= EARNED_BATCHES:
             if len(self._logs) == 1:  # nothing to compare it with
                 self._earned[worker] = self._sum = self._mean = log
                 self._ordered = [log]

@@ -14,9 +14,8 @@ from typing import Literal
 
 # On/off traffic: the length of a phase, and the ratio of the rates of the two phases.
 _ON_TO_OFF = 8.0
-_STEP = 5.0
-# A spike: the ratio of its rate to the rest, and its share of the time.
-_SPIKE = 5.0
+# Of a step and a spike: the ratio of the higher rate to the other; the share of the time that a spike takes.
+_RISE = 5.0
 _SPIKE_SHARE = 0.1
 _REPLAY = "replay:"
 Sources = Literal["clients", "pool", "unknown"]
@@ -155,14 +154,14 @@ def _on_off(rate: float) -> Iterator[tuple[float, float]]:
 
 
 def _step(rate: float, horizon_s: float) -> list[tuple[float, float]]:
-    low = 2 * rate / (1 + _STEP)
-    return [(horizon_s / 2, low), (math.inf, low * _STEP)]
+    low = 2 * rate / (1 + _RISE)
+    return [(horizon_s / 2, low), (math.inf, low * _RISE)]
 
 
 def _spike(rate: float, horizon_s: float) -> list[tuple[float, float]]:
-    low = rate / (1 + (_SPIKE - 1) * _SPIKE_SHARE)
+    low = rate / (1 + (_RISE - 1) * _SPIKE_SHARE)
     begins = horizon_s * (1 - _SPIKE_SHARE) / 2
-    return [(begins, low), (begins + horizon_s * _SPIKE_SHARE, low * _SPIKE), (math.inf, low)]
+    return [(begins, low), (begins + horizon_s * _SPIKE_SHARE, low * _RISE), (math.inf, low)]
 
 
 def _ramp(rate: float, horizon_s: float, random_: random.Random) -> Iterator[float]:

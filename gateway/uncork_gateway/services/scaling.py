@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from uncork_dispatcher import ApiDemand, ApiStats, AsyncDispatcher, Autoscaler, Decision, ScalingReason
-from uncork_dispatcher.capacity.autoscaler import LOOK_S
+from uncork_dispatcher.capacity.arrival_history import LOOK_S
 from uncork_gateway.service_log import ServiceLog
 
 _COUNT_EVERY_S = 1.0

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uncork_dispatcher.capacity.autoscaler import LOOK_S, ApiDemand, Autoscaler, Decision, ScalingReason
+from uncork_dispatcher.capacity.arrival_history import LOOK_S
+from uncork_dispatcher.capacity.autoscaler import ApiDemand, Autoscaler, Decision, ScalingReason
 from uncork_dispatcher.learning.estimator import Estimate
 
 # Full batches of 50 rows take 0.5 s: a worker carries 100 rows/s, and 98 % of that with 98 % full batches.
