@@ -24,7 +24,21 @@ def test_systems_that_bind_no_process_to_cores_have_all(monkeypatch: pytest.Monk
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
     assert usable_cores() == 8
-    assert worker_environment(2)["OMP_NUM_THREADS"] == "4"
+    assert worker_environment(2, {})["OMP_NUM_THREADS"] == "4"
+
+
+@pytest.mark.parametrize("added", [{}, {"OMP_NUM_THREADS": "3"}])
+def test_all_libraries_get_the_threads_that_openmp_gets(
+    monkeypatch: pytest.MonkeyPatch, added: dict[str, str]
+) -> None:
+    """With OMP_NUM_THREADS=1 alone, PyTorch would otherwise start threads for the share of the cores."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1,1")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    environment = worker_environment(2, added)
+
+    assert environment["MKL_NUM_THREADS"] == added.get("OMP_NUM_THREADS", "1")
+    assert environment["OPENBLAS_NUM_THREADS"] == "2"
 
 
 def test_there_is_a_core_even_if_nobody_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:

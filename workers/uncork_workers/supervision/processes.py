@@ -50,7 +50,7 @@ class LocalWorkers:
 
     def environment_of(self, index: int) -> dict[str, str]:
         gpu = {GPU_VARIABLE: self.gpus[index % len(self.gpus)]} if self.gpus else {}
-        return {**worker_environment(self.workers), **self.environment, **gpu}
+        return worker_environment(self.workers, {**self.environment, **gpu})
 
 
 class Processes:
@@ -126,9 +126,15 @@ class Processes:
         return f"{describe_exit(code)}{', for lack of memory' if worker.lacked_memory else ''}"
 
 
-def worker_environment(workers: int) -> dict[str, str]:
-    """Return this process's environment, with each worker's share of the cores for OpenMP and BLAS."""
-    return {**thread_environment(str(max(1, usable_cores() // max(1, workers)))), **os.environ}
+def worker_environment(workers: int, added: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment and ``added``, with a worker's share of the cores for its libraries.
+
+    ``OMP_NUM_THREADS``, where it is set, is the share: PyTorch prefers ``MKL_NUM_THREADS`` to it.
+    """
+    environment = {**os.environ, **added}
+    # For nested loops, it may have several numbers.
+    share = environment.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return {**thread_environment(share or str(max(1, usable_cores() // max(1, workers)))), **environment}
 
 
 def thread_environment(share: str) -> dict[str, str]:
