@@ -16,7 +16,7 @@ from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import Coalescing
 from uncork_gateway.requests.shadow import ShadowTally
-from uncork_gateway.telemetry.access_log import batch_observers
+from uncork_gateway.telemetry.access_log import BatchLog
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.handler_metrics import HandlerMetrics
 from uncork_gateway.telemetry.live_state import LiveState
@@ -89,7 +89,7 @@ class Batching:
         all_observers: list[Observer] = [
             self._recorder,
             self.metrics,
-            *batch_observers(self.batch_headers.id_of),
+            BatchLog(self.batch_headers.id_of),
             *observers,
         ]
         if traces is not None:

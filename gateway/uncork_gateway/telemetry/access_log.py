@@ -58,7 +58,7 @@ def log_request(
 
 
 class BatchLog(Observer):
-    """A dispatcher's observer that logs a line at level debug when a batch ends.
+    """A dispatcher's observer that logs a line when a batch ends, while the logger's level is debug.
 
     ``id_of`` returns a batch's id, as in headers and logs, from its number.
     """
@@ -67,6 +67,8 @@ class BatchLog(Observer):
         self._id_of = id_of
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
+        if not _batches.isEnabledFor(logging.DEBUG):
+            return
         fields: dict[str, Any] = {
             "batch": self._id_of(batch.number),
             "api": batch.api,
@@ -80,8 +82,3 @@ class BatchLog(Observer):
         }
         text = ", ".join([f"{name} {value}" for name, value in fields.items()])
         _batches.debug("%s", text, extra=fields)
-
-
-def batch_observers(id_of: Callable[[int], str]) -> list[Observer]:
-    """Return a :class:`BatchLog` if the logger's level is debug, else nothing."""
-    return [BatchLog(id_of)] if _batches.isEnabledFor(logging.DEBUG) else []
