@@ -15,6 +15,7 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
+from uncork_dispatcher.requests.queue_order import QueueHeap
 
 
 class Load(NamedTuple):
@@ -47,12 +48,12 @@ class Load(NamedTuple):
 
 
 class _Flow(RequestQueue):
-    """The queued requests of one flow. Of flows with equal levels, the lower ``order`` goes first."""
+    """The queued requests of one flow. Of flows with equal levels, the lower ``number`` goes first."""
 
-    def __init__(self, api: str, *, level: float, order: int) -> None:
+    def __init__(self, api: str, *, level: float, number: int) -> None:
         super().__init__(api, None)
         self.level = level
-        self.order = order
+        self.number = number
 
     @property
     def load(self) -> Load:
@@ -62,46 +63,56 @@ class _Flow(RequestQueue):
 class FairQueue(RequestQueue):
     """Takes requests from its flows in turn; within a flow the earliest deadline goes first.
 
-    Flows share equally among requests of one batch key. A flow exists while it has requests queued.
+    Flows share equally among requests of one batch key. A flow exists while it has requests queued. Clients
+    can choose flows, so no step may visit all.
     """
 
     def __init__(self, api: str, key: Hashable, group: Hashable = None, bulk: bool = False) -> None:
         super().__init__(api, key, group, bulk)
         self._flows: dict[Hashable, _Flow] = {}
         self._level = 0.0
-        self._order = 0
+        self._last_number = 0
+        self._next: QueueHeap[_Flow] = QueueHeap()
+        """The flows, by the level at which the next request leaves them."""
+        self._largest: QueueHeap[_Flow] = QueueHeap()
+        """The flows, by their share of ``_limits``, the largest first; empty before the first limits."""
+        self._limits: Load | None = None
 
     def append(self, entry: Entry) -> bool:
         flow = self._flows.get(entry.flow)
         if flow is None:
-            self._order += 1
-            flow = _Flow(self.api, level=self._level, order=self._order)
+            self._last_number += 1
+            flow = _Flow(self.api, level=self._level, number=self._last_number)
             self._flows[entry.flow] = flow
         flow.append(entry)
+        self._file(flow)
         return super().append(entry)
 
     def remove(self, entry: Entry) -> None:
         super().remove(entry)
         flow = self._flows[entry.flow]
         flow.remove(entry)
-        if not flow:
-            del self._flows[entry.flow]
+        if flow:
+            self._file(flow)
+            return
+        del self._flows[entry.flow]
+        self._next.discard(flow)
+        self._largest.discard(flow)
+
+    def _file(self, flow: _Flow) -> None:
+        self._next.file(flow, flow.level + flow.most_urgent.rows)
+        if self._limits is not None:
+            self._largest.file(flow, -flow.load.share(self._limits))
 
     def turns(self) -> Iterator[Entry]:
-        turns = []
-        for flow in self._flows.values():
+        turns: list[tuple[float, int, Entry, Iterator[Entry]]] = []
+        for at, flow in self._next.ascending():
+            while turns and turns[0][:2] < (at, flow.number):
+                yield _next_turn(turns)
             waiting = flow.turns()
-            first = next(waiting)
-            turns.append((flow.level + first.rows, flow.order, first, waiting))
-        heapq.heapify(turns)
+            heapq.heappush(turns, (at, flow.number, next(waiting), waiting))
         while turns:
-            level, order, entry, waiting = turns[0]
-            yield entry
-            following = next(waiting, None)
-            if following is None:
-                heapq.heappop(turns)
-            else:
-                heapq.heapreplace(turns, (level + following.rows, order, following, waiting))
+            yield _next_turn(turns)
 
     def uniform(self) -> Collection[Entry] | None:
         """Return None: flows take turns, so a batch must take requests in turn."""
@@ -116,15 +127,16 @@ class FairQueue(RequestQueue):
     def before(self, entry: Entry, *, goal_s: float) -> tuple[float, int]:
         """Return the rows and the number of requests that batches take up to and including a new request.
 
-        In its own flow, requests that are due no later count. Every other flow counts with all that it has
-        queued, up to the same rows and number of requests.
+        In its own flow, requests that are due no later count. The other flows count with all that they have
+        queued, up to the same rows and number of requests for each: rather too much than too little.
         """
         own = self._flows.get(entry.flow)
         rows, requests = (entry.rows, 1) if own is None else own.before(entry, goal_s=goal_s)
-        others = [one for one in self._flows.values() if one is not own]
+        mine = Load(0, 0, 0) if own is None else own.load
+        others = len(self._flows) - (own is not None)
         return (
-            rows + sum([min(one.rows, rows) for one in others]),
-            requests + sum([min(len(one), requests) for one in others]),
+            rows + min(self.rows - mine.rows, others * rows),
+            requests + min(len(self) - mine.requests, others * requests),
         )
 
     def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
@@ -149,28 +161,48 @@ class FairQueue(RequestQueue):
         """
         own = self._flows.get(flow)
         mine = (more if own is None else own.load.plus(more)).share(limits)
-        others = [one for one in self._flows.values() if one is not own]
-        if mine * (1 + len(others)) > 1:
+        if mine * (1 + len(self._flows) - (own is not None)) > 1:
             return []
-        largest = [
-            (-one.load.share(limits), one.order, one.load, filter(_may_go, one.newest_first()))
-            for one in others
-        ]
-        heapq.heapify(largest)
+        if limits != self._limits:
+            self._limits, self._largest = limits, QueueHeap()
+            for one in self._flows.values():
+                self._file(one)
+        others = (
+            (at, one.number, one.load, filter(_may_go, one.newest_first()))
+            for at, one in self._largest.ascending()
+            if one is not own
+        )
+        following = next(others, None)
+        largest: list[tuple[float, int, Load, Iterator[Entry]]] = []
         displaced: list[Entry] = []
         while max(over) > 0:
+            if following is not None and (not largest or following[:2] < largest[0][:2]):
+                heapq.heappush(largest, following)
+                following = next(others, None)
+                continue
             if not largest or -largest[0][0] <= mine:
                 return []
-            _, order, load, newest = largest[0]
+            _, number, load, newest = largest[0]
             entry = next(newest, None)
             if entry is None:
                 heapq.heappop(largest)
                 continue
             displaced.append(entry)
-            one = Load(entry.rows, 1, entry.size_bytes)
-            load, over = load.plus(one, -1), over.plus(one, -1)
-            heapq.heapreplace(largest, (-load.share(limits), order, load, newest))
+            gone = Load(entry.rows, 1, entry.size_bytes)
+            load, over = load.plus(gone, -1), over.plus(gone, -1)
+            heapq.heapreplace(largest, (-load.share(limits), number, load, newest))
         return displaced
+
+
+def _next_turn(turns: list[tuple[float, int, Entry, Iterator[Entry]]]) -> Entry:
+    """Return the next request; put the one behind it in its flow into the heap."""
+    level, number, entry, waiting = turns[0]
+    following = next(waiting, None)
+    if following is None:
+        heapq.heappop(turns)
+    else:
+        heapq.heapreplace(turns, (level + following.rows, number, following, waiting))
+    return entry
 
 
 def _may_go(entry: Entry) -> bool:

@@ -13,28 +13,32 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
+from typing import Generic, TypeVar
 
+from uncork_dispatcher.requests.lazy_heap import ascending
 from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
+
+Q = TypeVar("Q", bound=RequestQueue)
 
 # The policy decides about so many queues, the oldest, whenever something has happened.
 _FRONT = 16
 
 
-class QueueHeap:
+class QueueHeap(Generic[Q]):
     """Queues, each with a time, the earliest first; of equal times, the queue with the lowest number.
 
     A queue whose time changes leaves an outdated item in the heap; :meth:`top` or a rebuild removes it.
     """
 
     def __init__(self) -> None:
-        self._filed: dict[int, tuple[float, RequestQueue]] = {}
+        self._filed: dict[int, tuple[float, Q]] = {}
         """Each queue with its time, by the number of the queue."""
         self._heap: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         return len(self._filed)
 
-    def file(self, queue: RequestQueue, at: float) -> None:
+    def file(self, queue: Q, at: float) -> None:
         number = queue.number
         filed = self._filed.get(number)
         if filed is not None and filed[0] == at:
@@ -46,11 +50,11 @@ class QueueHeap:
         else:
             heapq.heappush(self._heap, (at, number))
 
-    def discard(self, queue: RequestQueue) -> None:
+    def discard(self, queue: Q) -> None:
         if self._filed.pop(queue.number, None) is not None and not self._filed:
             self._heap.clear()
 
-    def top(self) -> tuple[float, RequestQueue] | None:
+    def top(self) -> tuple[float, Q] | None:
         """Return the earliest time and its queue; None if the heap is empty."""
         heap = self._heap
         while heap:
@@ -61,9 +65,9 @@ class QueueHeap:
             heapq.heappop(heap)
         return None
 
-    def first(self, most: int) -> list[RequestQueue]:
+    def first(self, most: int) -> list[Q]:
         """Return the queues with the earliest times, ``most`` at most."""
-        queues: dict[int, tuple[float, RequestQueue]] = {}
+        queues: dict[int, tuple[float, Q]] = {}
         while len(queues) < most and (filed := self.top()) is not None:
             queues[filed[1].number] = filed
             heapq.heappop(self._heap)
@@ -71,7 +75,17 @@ class QueueHeap:
             heapq.heappush(self._heap, (at, number))
         return [queue for _, queue in queues.values()]
 
-    def last_filed(self) -> Iterator[RequestQueue]:
+    def ascending(self) -> Iterator[tuple[float, Q]]:
+        """Iterate over the times and their queues; the heap must not change meanwhile."""
+        self.top()  # drops the outdated items before it: queues change where they are early
+        last = None
+        for item in ascending(self._heap):
+            filed = self._filed.get(item[1])
+            if item != last and filed is not None and filed[0] == item[0]:
+                last = item
+                yield filed
+
+    def last_filed(self) -> Iterator[Q]:
         """Iterate over all queues, the last filed first; the heap must not change meanwhile."""
         return map(itemgetter(1), reversed(self._filed.values()))
 
@@ -88,16 +102,16 @@ class QueueOrder:
         by_deadline: all queues, by the deadline of their most urgent request.
     """
 
-    def __init__(self, api: str, retry: Retry | None, held: QueueHeap) -> None:
+    def __init__(self, api: str, retry: Retry | None, held: QueueHeap[RequestQueue]) -> None:
         self.api = api
         self.retry = retry
         self.front: list[RequestQueue] = []
-        self.by_deadline = QueueHeap()
+        self.by_deadline: QueueHeap[RequestQueue] = QueueHeap()
         self._held = held
         """The queues of all APIs that are held, by the end of the hold."""
-        self._others = QueueHeap()
+        self._others: QueueHeap[RequestQueue] = QueueHeap()
         """The queues behind the front, by the arrival of their oldest request."""
-        self._to_ask = QueueHeap()
+        self._to_ask: QueueHeap[RequestQueue] = QueueHeap()
         """The queues behind the front that are not held."""
 
     def changed(self, queue: RequestQueue) -> None:

@@ -66,7 +66,7 @@ class RequestQueues:
         """The other queues, by API, group, batch key and lost batch; 0 for quarantined requests."""
         self._orders: dict[tuple[str, Retry | None, bool], QueueOrder] = {}
         """By API, ``retry`` of the queues, and whether they are bulk."""
-        self._held = QueueHeap()
+        self._held: QueueHeap[RequestQueue] = QueueHeap()
         self._entries: dict[Any, Entry] = {}
         """The entries that have not ended, by request."""
         self._impatient: dict[int, Entry] = {}

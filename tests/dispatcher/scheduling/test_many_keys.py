@@ -84,6 +84,58 @@ def test_work_does_not_grow_with_the_number_of_keys(policy: str, idle: bool, exp
     assert many < 1.2 * few
 
 
+def flooded(flows: int, bulk_goal_s: float | None) -> Dispatcher:
+    """Return a core that runs a batch, with two requests of so many flows queued, one bulk if it may be."""
+    rules = ApiRules(
+        name="a", goal_s=1.0, bulk_goal_s=bulk_goal_s, max_batch_rows=4, fair=True, max_queue_rows=2 * flows
+    )
+    core = core_with(rules)
+    now = teach(core, 0.0001)
+    assert now < 0.01
+    core.submit(-1, api="a", now=now)
+    assert len(starts(poll_all(core, now))) == 1
+    for number in range(2 * flows):
+        shed = core.submit(number, api="a", flow=number // 2, bulk=number % 2 == 0, now=now)
+        assert shed is None
+    return core
+
+
+@pytest.mark.skipif(CORE_IS_COMPILED, reason="calls in compiled code are not seen")
+@pytest.mark.parametrize("bulk_goal_s", [None, math.inf])
+def test_work_does_not_grow_with_the_number_of_flows(bulk_goal_s: float | None) -> None:
+    """Requests of new and old flows come to a full queue, and batches end."""
+
+    def work(core: Dispatcher) -> None:
+        assert core.submit("new", api="a", flow="new", now=0.01) is None
+        core.submit("old", api="a", flow=3, now=0.01)
+        for number in (6, 7, 8):
+            poll_all(core, 0.01)
+            assert core.batch_done(number, status="worked", now=0.01)
+
+    cores = [flooded(flows, bulk_goal_s) for flows in (50, 1000)]
+    for core in cores:  # the first time, flows are sorted by what they have queued
+        assert core.submit("first", api="a", flow="first", now=0.01) is None
+    few, many = [calls(lambda core=core: work(core)) for core in cores]  # type: ignore[misc]
+    assert many < 1.2 * few
+
+
+@pytest.mark.skipif(CORE_IS_COMPILED, reason="calls in compiled code are not seen")
+def test_a_batch_does_not_look_at_all_keys_of_apis_with_slots_of_their_own() -> None:
+    """When it plans for clients that wait for their responses."""
+
+    def work(keys: int) -> int:
+        core = core_with(ApiRules(name="a"), ApiRules(name="b", concurrency=2))
+        for number in range(2 + keys):
+            core.submit(("b", number), api="b", key=number, now=0.0)
+        poll_all(core, 0.0)
+        for number in range(4):
+            core.submit(number, api="a", source=number, now=0.0)
+        [start] = starts(poll_all(core, 0.0))
+        return calls(lambda: core.batch_done(start.number, status="worked", now=0.1))
+
+    assert work(1000) < 1.2 * work(50)
+
+
 def test_keys_go_in_the_order_of_their_oldest_request() -> None:
     """Of equal ages, the key that began first; a key that was served goes by its next request."""
     core = core_with(ApiRules(name="a", policy="none", goal_s=100.0))
@@ -148,7 +200,8 @@ def test_after_an_event_the_policy_decides_again_about_what_changed_and_the_olde
 
 def test_a_heap_of_queues_forgets_the_times_that_queues_had() -> None:
     """Whatever the number of changes; the order stays right."""
-    heap, queues = QueueHeap(), [RequestQueue("a", key) for key in range(10)]
+    heap: QueueHeap[RequestQueue] = QueueHeap()
+    queues = [RequestQueue("a", key) for key in range(10)]
     for number, queue in enumerate(queues):
         queue.number = number
     for turn in range(1000):
