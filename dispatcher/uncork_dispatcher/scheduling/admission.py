@@ -330,7 +330,7 @@ def backlog_finish(
     ``free_at`` has the time at which each worker is free, soonest first; it must not be empty. The rows are
     assumed to go in batches of up to ``limit_rows``, dealt to the workers in turn.
     """
-    batches = min(requests, math.ceil(rows / limit_rows))
+    batches = max(1, min(requests, math.ceil(rows / limit_rows)))  # sums of costs may round to 0 rows
     each_s = estimate.seconds(rows / batches)
     full_rounds, last_worker = divmod(batches - 1, len(free_at))
     return free_at[last_worker] + (full_rounds + 1) * each_s

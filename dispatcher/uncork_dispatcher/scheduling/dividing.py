@@ -21,11 +21,12 @@ def bulk_parts(
 ) -> int:
     """Return into how many parts to divide a request of bulk, so that they fit into the room for bulk.
 
-    It is 1 if some of them would be refused: then the request is admitted or refused as a whole.
+    It is 1 if the policy merges no requests, or some of the parts would be refused: then the request is
+    admitted or refused as a whole.
     """
     rules, bulk, backlog = api.rules, api.bulk_backlog, api.backlog
     free_at = slots.free_at(now, rules.name)
-    if rules.bulk_goal_s is None or not rules.idempotent or not free_at:
+    if rules.bulk_goal_s is None or not rules.idempotent or not free_at or api.policy.most_requests == 1:
         return 1
     # Before batch times are known, small parts do least harm.
     most = api.limit_rows / _PARTS_IN_ROOM
@@ -51,14 +52,18 @@ def parts_in_turn(api: Api, slots: Slots, *, rows: float, now: float) -> tuple[i
     """Return into how many parts to divide a request, and how many of them to submit at a time.
 
     A part takes at most half the goal, so that those behind it, and other requests, can meet theirs; or
-    a quarter more than the fixed time of a batch, if that is longer, but no more than a goal in reach.
+    a quarter more than the fixed time of a batch, if that is longer, but no more than a goal in reach. If the
+    policy merges no requests, there is one part.
     """
+    if api.policy.most_requests == 1:
+        return 1, 1
     each = api.limit_rows
     if api.has_earned:
         estimate = api.model.estimate
         least_s = _LEAST_PART * estimate.intercept_s
-        if estimate.intercept_s < api.rules.goal_s:
-            least_s = min(least_s, api.rules.goal_s - api.model.allowance_s)
+        left_s = api.rules.goal_s - api.model.allowance_s
+        if estimate.seconds(1) < left_s:
+            least_s = min(least_s, left_s)
         worth = estimate.rows_within(least_s, z=0)
         each = min(each, max(estimate.rows_within(api.rules.goal_s / 2), worth))
     else:

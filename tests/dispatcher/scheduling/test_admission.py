@@ -262,6 +262,35 @@ def test_parts_are_worth_the_fixed_time_of_a_batch(goal_s: float, least: int, mo
     assert least <= count <= most
 
 
+def test_parts_are_worth_the_fixed_time_if_responses_take_the_rest_of_the_goal() -> None:
+    """A goal that leaves less is out of reach, and 1000 parts of one row would take ten times as long."""
+    core = core_with(ApiRules(name="a", goal_s=0.1, max_batch_rows=64))
+    core.profile("a", 0, [(rows, 0.06 + 0.001 * rows) for rows in (4, 8, 16, 32) * 10], now=0.0)
+    now = teach(core, 0.061)
+    for _ in range(100):
+        core.responses_written("a", 0.05, now=now)
+    count, _ = core.parts_in_turn("a", rows=1000, now=now)
+    assert 50 < count < 100
+
+
+def test_a_policy_that_merges_no_requests_divides_none() -> None:
+    """The worker executes the rows of one request in full batches."""
+    core = core_with(ApiRules(name="a", policy="none", bulk_goal_s=math.inf))
+    assert core.parts_in_turn("a", rows=1000, now=0.0) == (1, 1)
+    assert core.bulk_parts("a", rows=1000, size_bytes=0, now=0.0) == 1
+
+
+def test_costs_of_very_different_size_may_cancel_out() -> None:
+    """5e11 + 2**-16 - 5e11 is 0: a queued request without rows."""
+    core = core_with(ApiRules(name="a", max_queue_rows=10**6))
+    now = teach(core, 0.01)
+    start_one(core, 1, now=now)
+    core.submit("tiny", api="a", rows=2**-16, count=1, key="other", now=now)
+    shed = core.submit("huge", api="a", rows=5e11, count=500, now=now, expires_at=now + 60)
+    assert shed is not None
+    assert (shed.reason, shed.retry_after_s >= 1) == ("queue_full", True)
+
+
 def test_parts_that_wait_count_until_they_follow() -> None:
     core = core_with(ApiRules(name="a", max_queue_rows=10, max_queue_bytes=10))
     start_one(core, 1, now=0.0)
