@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +40,7 @@ from uncork_gateway.errors import BadRequest, HandlerFailed
 from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.messages import parse
+from uncork_gateway.protocols.lenient_json import read_members
 from uncork_workers.wire.forms import ColumnsForm, TensorForm
 from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import split_columns
@@ -105,6 +107,17 @@ def test_parameters_are_those_of_http() -> None:
     assert values == {"a": 1, "b": 1.0, "c": "1", "d": False, "e": 2**64 - 1, "f": None}
     assert (type(values["a"]), type(values["b"])) == (int, float)
     assert asked.size_bytes == len(asked.body) + len(asked.parameters)
+
+
+def test_parameters_may_be_nan_and_infinite_as_over_http() -> None:
+    values = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 0.5}
+    named = {name: InferParameter(double_param=value) for name, value in values.items()}
+    tensor = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+    http = speaks(V2).read(json.dumps({"inputs": [tensor], "parameters": values}).encode(), ())
+
+    asked = speaks(V2Grpc).read(infer_request(floats(1), parameters=named))
+    assert read_members(asked.parameters) == read_members(http.parameters)
+    assert repr(json.loads(asked.parameters)["a"]) == "nan"
 
 
 def test_parameters_are_not_copied_for_too_many_rows() -> None:

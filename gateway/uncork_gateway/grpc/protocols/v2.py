@@ -1,5 +1,6 @@
 """ModelInfer of the Open Inference Protocol V2: reads and writes its messages, and merges requests."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -137,12 +138,16 @@ def _typed_data(described: Any, raw_name: str, limits: Limits) -> bytes:
 
 
 def _json_of(parameters: Mapping[str, Any]) -> bytes:
-    values = {
-        name: getattr(each, kind) if (kind := each.WhichOneof("parameter_choice")) else None
-        for name, each in parameters.items()
-        if name not in _OF_PROTOCOL
-    }
+    values = {name: _value_of(each) for name, each in parameters.items() if name not in _OF_PROTOCOL}
     return msgspec.json.encode(values) if values else b""
+
+
+def _value_of(parameter: Any) -> Any:
+    kind = parameter.WhichOneof("parameter_choice")
+    value = getattr(parameter, kind) if kind else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return msgspec.Raw(json.dumps(value).encode())  # msgspec would write null
+    return value
 
 
 def _classifies(parameters: Any) -> bool:
