@@ -8,8 +8,10 @@ from uncork_gateway.grpc.http2.frames import DEFAULT_WINDOW_BYTES, MAX_FRAME_BYT
 # One stream sends as much before it is the next one's turn.
 _TURN_BYTES = 8 * MAX_FRAME_BYTES
 _WRITE_BYTES = 2**20
-# A client that reads nothing makes the server answer pings and refuse calls: these frames are small.
+# A client that reads nothing makes the server answer pings and refuse calls. The bytes allow all open calls
+# the longest text of an error.
 _MAX_UNREAD_FRAMES = 10_000
+_MAX_UNREAD_BYTES = 4 * 2**20
 
 
 Write = Callable[[int], int]
@@ -37,6 +39,7 @@ class Outbox:
         "_loop",
         "_ready",
         "_transport",
+        "_unread_bytes",
         "blocked",
         "frames",
         "is_paused",
@@ -53,6 +56,8 @@ class Outbox:
         self._loop = loop
         self._cut_off = cut_off
         self.frames: list[bytes | memoryview] = []
+        self._unread_bytes = 0
+        """The bytes added to ``frames`` since the transport last accepted any."""
         self.window = DEFAULT_WINDOW_BYTES
         self.blocked: dict[int, Write] = {}
         self._ready: dict[int, Write] = {}
@@ -63,6 +68,7 @@ class Outbox:
     def add(self, written: bytes) -> None:
         """Queue frames other than DATA."""
         self.frames.append(written)
+        self._unread_bytes += len(written)
         if not self.is_scheduled:
             self.schedule()
 
@@ -90,9 +96,10 @@ class Outbox:
         """Write as much as the transport accepts."""
         self.is_scheduled = False
         if self.is_paused:
-            if len(self.frames) > _MAX_UNREAD_FRAMES:
+            if len(self.frames) > _MAX_UNREAD_FRAMES or self._unread_bytes > _MAX_UNREAD_BYTES:
                 self._cut_off()
             return
+        self._unread_bytes = 0
         self._write()
         while self._ready and self.window > 0 and not self.is_paused:
             end = self.sent_bytes + _WRITE_BYTES

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 from hpack import Encoder
 
-from tests.gateway.grpc.http2.peer import LIMITS, START, Peer, Server, Wire, headers, message
+from tests.gateway.grpc.http2.peer import LIMITS, START, EchoCall, Peer, Server, Wire, headers, message
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import ErrorCode
+from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.statuses import Code
 
 pytestmark = pytest.mark.virtual_time
@@ -271,18 +272,39 @@ async def test_a_client_that_reads_again_gets_everything() -> None:
     assert peer.answer(number).messages == [bytes(900_000)]
 
 
-async def test_a_client_that_calls_but_never_reads_is_cut_off_early() -> None:
-    wire = Wire(serving())
+def failing(text: str) -> Wire:
+    """A client whose calls all fail with a text, and which reads nothing."""
+
+    def fail(stream: CallStream, head: CallHead) -> EchoCall:
+        stream.finish(Code.UNIMPLEMENTED, text)
+        return EchoCall(stream, head)
+
+    wire = Wire(Server(clients=CLIENTS, make_call=fail))
     wire.send(START)
-    wire.stops_reading_after = 0
-    wire.high = 0
-    block = Encoder().encode(headers(b"/t.T/None"))
+    wire.stops_reading_after = wire.high = 0
+    return wire
+
+
+@pytest.mark.parametrize(("text", "most"), [("no", 12_000), ("no" * 2000, 1100)])
+async def test_a_client_that_calls_but_never_reads_is_cut_off_early(text: str, most: int) -> None:
+    """After many errors, and after fewer if they are long."""
+    wire = failing(text)
     for number in range(1, 60_000, 2):
         if wire.closed:
             break
-        wire.send(frames.headers(number, block, ends=True))
+        wire.send(frames.headers(number, BLOCK, ends=True))
     assert wire.aborted
-    assert number < 25_000
+    assert 1000 < number // 2 < most
+
+
+async def test_a_client_that_reads_long_errors_late_stays() -> None:
+    wire = failing("no" * 2000)
+    for number in range(1, 6000, 2):
+        wire.send(frames.headers(number, BLOCK, ends=True))
+        if number % 1000 == 999:
+            wire.read_again()
+            wire.stops_reading_after = 0
+    assert not wire.closed
 
 
 async def test_unread_answers_are_bounded() -> None:
