@@ -10,6 +10,7 @@ from uncork_gateway.headers import printable
 
 _requests = logging.getLogger("uncork.access")
 _batches = logging.getLogger("uncork.batches")
+_MOST_PATH_BYTES = 512
 
 
 def log_request(
@@ -39,7 +40,7 @@ def log_request(
         [grpc_status and f", {grpc_status}", batch_id and f", batch {batch_id}", f", request {request}"]
     )
     # A space would look like the end of the path.
-    path = printable(target.partition(b"?")[0]).replace(" ", "\\x20")
+    path = printable(target.partition(b"?")[0][:_MOST_PATH_BYTES]).replace(" ", "\\x20")
     _requests.info(
         "%s %s %d %.2f ms, %d bytes%s",
         *(method, path, status, seconds * 1000, size, more),

@@ -18,6 +18,7 @@ from uncork_gateway.telemetry.access_log import log_request
         (b"/\x1b[2J\x7f\t\r\0", "/\\x1b[2J\\x7f\\t\\r\\x00"),
         ("/\u202e\u2028\u200b".encode(), "/\\u202e\\u2028\\u200b"),
         (b"/\xc2\x85", "/\\x85"),
+        (b"/" + b"\xff" * 4000, "/" + "\\xff" * 511),
     ],
 )
 def test_a_path_cannot_forge_a_line(path: bytes, shown: str, caplog: pytest.LogCaptureFixture) -> None:
