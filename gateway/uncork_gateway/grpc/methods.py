@@ -42,7 +42,7 @@ def open_calls(
         if head.rejection is not None:
             return _failed(stream, head, head.rejection)
         if method is None:
-            reason = not_supported.get(head.path, f"unknown method {head.path.decode('latin-1')!r}")
+            reason = not_supported.get(head.path, f"unknown method {head.path[:100].decode('latin-1')!r}")
             return _failed(stream, head, CallFailed(reason, Code.UNIMPLEMENTED))
         accepted = keys()
         if accepted is not None and not method.free and not accepted.admit(head.metadata):

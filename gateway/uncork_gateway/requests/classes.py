@@ -42,7 +42,7 @@ class Classes(NamedTuple):
             return None
         named = printable(b", ".join(values))
         if named not in self.names:
-            raise BadRequest(f"{CLASS_HEADER} must be {' or '.join(self.names)}, got {named!r}")
+            raise BadRequest(f"{CLASS_HEADER} must be {' or '.join(self.names)}, got {named[:100]!r}")
         return named == self.names[1]
 
     def is_bulk(self, named: bool | None, parameters: bytes) -> bool:

@@ -28,6 +28,20 @@ async def test_unknown_methods_are_named(tmp_path: Path) -> None:
         assert left_out.text != unknown.text
 
 
+async def test_a_long_path_is_quoted_and_logged_in_part(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client can repeat it with one byte of HPACK."""
+    async with calls(tmp_path) as stage:
+        with caplog.at_level(logging.INFO, logger="uncork.access"):
+            path = b"/" + b"a" * 4000
+            _, unknown = stage.ask(path=path, connection=FakeConnection(access_log=True))
+
+        assert unknown.text == f"unknown method '/{'a' * 99}'"
+        [line] = [record.getMessage() for record in caplog.records if record.name == "uncork.access"]
+        assert line.split()[1] == "/" + "a" * 511
+
+
 async def test_a_wrong_head_is_told(tmp_path: Path) -> None:
     async with calls(tmp_path) as stage:
         _, stream = stage.ask(numbers(1), rejection=BadRequest("grpc-timeout is wrong"))

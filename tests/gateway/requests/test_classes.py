@@ -14,6 +14,7 @@ from tests.gateway.stage import Stage, detail, reason
 from uncork_dispatcher import ApiRules
 from uncork_gateway.codecs import make_codec
 from uncork_gateway.dialects import Native
+from uncork_gateway.errors import BadRequest
 from uncork_gateway.requests.classes import Classes
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -55,6 +56,11 @@ def classed(**rules: Any) -> Stage:
 async def test_an_unknown_class_is_refused_with_the_names(name: bytes) -> None:
     reply = await classed().reply(b"[1]", headers=[JSON, (b"x-request-class", name)])
     assert detail(reply, 400).startswith("X-Request-Class must be interactive or bulk, got ")
+
+
+def test_a_long_name_of_a_class_is_quoted_in_part() -> None:
+    with pytest.raises(BadRequest, match=f"got '{'b' * 100}'$"):
+        CLASSES.of_headers([(b"x-request-class", b"b" * 4000)])
 
 
 async def test_without_classes_the_header_means_nothing() -> None:

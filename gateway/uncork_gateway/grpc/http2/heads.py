@@ -213,12 +213,13 @@ def _with_timeout(head: CallHead, timeout: bytes | None) -> CallHead:
     if match is not None:
         return head._replace(timeout_s=int(match[1]) * _UNITS_S[match[2]])
     text = "grpc-timeout must be up to eight digits and one of H, M, S, m, u, n, "
-    return head._replace(rejection=BadRequest(f"{text}got {timeout.decode('latin-1')!r}"))
+    return head._replace(rejection=BadRequest(f"{text}got {timeout[:100].decode('latin-1')!r}"))
 
 
 def _unknown_encoding(encoding: bytes) -> CallFailed:
+    named = encoding[:100].decode("latin-1")
     return CallFailed(
-        f"grpc-encoding {encoding.decode('latin-1')!r} is not supported; send gzip, deflate or identity",
+        f"grpc-encoding {named!r} is not supported; send gzip, deflate or identity",
         Code.UNIMPLEMENTED,
         ((b"grpc-accept-encoding", ACCEPTED_ENCODINGS),),
     )

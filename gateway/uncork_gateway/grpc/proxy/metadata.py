@@ -34,7 +34,8 @@ def to_metadata(headers: Iterable[Header]) -> Metadata:
             continue
         if not _NAME.fullmatch(name):
             raise BadRequest(
-                f"the metadata name {name.decode('latin-1')!r} is not valid; use letters, digits, _ - and ."
+                f"the metadata name {name[:100].decode('latin-1')!r} is not valid; use letters, digits, _ - "
+                "and ."
             )
         key = name.decode()
         if name.endswith(_BINARY):
@@ -43,8 +44,8 @@ def to_metadata(headers: Iterable[Header]) -> Metadata:
             metadata.append((key, value.decode()))
         else:
             raise BadRequest(
-                f"the metadata {key!r} has characters other than printable ASCII; send other bytes under a "
-                "name that ends in -bin"
+                f"the metadata {key[:100]!r} has characters other than printable ASCII; send other bytes "
+                "under a name that ends in -bin"
             )
     return tuple(metadata)
 
@@ -61,7 +62,7 @@ def _decoded(key: str, value: bytes) -> bytes:
         # Senders may leave out the padding.
         return b64decode(value + b"=" * (-len(value) % 4), validate=True)
     except binascii.Error as error:
-        raise BadRequest(f"the metadata {key!r} is not base64: {error}") from None
+        raise BadRequest(f"the metadata {key[:100]!r} is not base64: {error}") from None
 
 
 def _encoded(value: str | bytes) -> bytes:

@@ -148,6 +148,14 @@ def test_malformed_timeouts(text: bytes) -> None:
     assert call.timeout_s == math.inf
 
 
+@pytest.mark.parametrize("name", [b"grpc-timeout", b"grpc-encoding"])
+def test_long_values_are_quoted_in_part(name: bytes) -> None:
+    """A client can repeat them with one byte of HPACK."""
+    call = read_head(headers(b"/", (name, b"a" * 4000)))
+    assert f"{name.decode()} " in str(call.rejection)
+    assert f"'{'a' * 100}'" in str(call.rejection)
+
+
 def test_metadata_is_what_grpc_does_not_use_itself() -> None:
     more = [
         (b"grpc-encoding", b"GZIP"),

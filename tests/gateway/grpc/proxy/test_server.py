@@ -99,6 +99,9 @@ async def test_messages_and_metadata_arrive_as_they_are() -> None:
         ((b"x-a-bin", b"?"), "the metadata 'x-a-bin' is not base64"),
         ((b"x-a-bin", b"YQ=a"), "the metadata 'x-a-bin' is not base64"),
         ((b"x a", b"1"), "the metadata name 'x a' is not valid; use letters"),
+        ((b"X" * 4000, b"1"), f"the metadata name '{'X' * 100}' is not valid"),
+        ((b"x" * 4000, b"\n"), f"the metadata '{'x' * 100}' has"),
+        ((b"x" * 4000 + b"-bin", b"?"), f"the metadata '{'x' * 100}' is not base64"),
     ],
 )
 async def test_metadata_that_cannot_be_sent_is_the_clients_fault(
