@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # What may wait on its way to a side that does not read; more is not read from the other.
 _MOST_WAITING_BYTES = 256 * 1024
+# Memory of a waiting message besides its bytes.
+_MESSAGE_BYTES = 64
 
 
 class GrpcPassThrough:
@@ -127,7 +129,7 @@ class PassThroughCall(PlainCall):
             return
         pool = self._stream.connection.pool
         self._waiting.put_nowait(message)
-        self._count_waiting(len(message))
+        self._count_waiting(len(message) + _MESSAGE_BYTES)
         if self._waiting_bytes > SMALL_BODY_BYTES and pool.is_full:
             self.reject(no_room())
         elif self._waiting_bytes > _MOST_WAITING_BYTES:
@@ -164,7 +166,7 @@ class PassThroughCall(PlainCall):
             await server.send(message)
             if self._is_finished:
                 return
-            self._count_waiting(-len(message))
+            self._count_waiting(-len(message) - _MESSAGE_BYTES)
             if self._waiting_bytes <= _MOST_WAITING_BYTES:
                 self._stream.resume()
         await server.end_sending()

@@ -148,6 +148,23 @@ async def test_a_server_that_reads_nothing_pauses_the_client() -> None:
         assert fake.calls[0].messages == [b"x" * 100_000] * sent
 
 
+async def test_empty_messages_pause_the_client_too() -> None:
+    """They take no bytes, but memory."""
+    async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
+        stream, call = on.open()
+        sent = 0
+        while not stream.is_paused:
+            call.message_received(b"")
+            sent += 1
+            assert sent < 5000
+        assert on.listener.pool.used_bytes > 256 * 1024
+        call.end_received()
+        while not fake.calls or len(fake.calls[0].messages) < sent:
+            await fake.news()
+        await turns()
+        assert (bool(stream.is_paused), on.listener.pool.used_bytes) == (False, 0)
+
+
 async def test_what_waits_for_a_server_is_counted() -> None:
     """Messages that a server does not read fill the pool, and then no other large one is accepted."""
     async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
