@@ -28,6 +28,7 @@ from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import REQUEST_ID, Header
 
 _START_BYTES = len(replies.START)
+_SMALL_BYTES = 1024
 
 
 class StreamConnection(CallConnection, Protocol):
@@ -163,7 +164,11 @@ class Outgoing(ABC):
             message, values = b"", message
         # The prefix goes in a frame with the beginning; the rest of large values is not copied for it.
         first = max(0, MAX_FRAME_BYTES - PREFIX_BYTES - len(message))
-        self._unsent.append(PREFIX.pack(0, size - PREFIX_BYTES) + message + values[:first])
+        piece = PREFIX.pack(0, size - PREFIX_BYTES) + message + values[:first]
+        # An object of its own would take many times the memory of an empty message.
+        if self._unsent and len(self._unsent[-1]) + len(piece) <= _SMALL_BYTES:
+            piece = b"".join((self._unsent.pop(), piece))
+        self._unsent.append(piece)
         if len(values) > first:
             self._unsent.append(memoryview(values)[first:])
         self.unsent_bytes += size

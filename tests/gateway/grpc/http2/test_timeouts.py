@@ -322,6 +322,22 @@ async def test_unread_answers_are_bounded() -> None:
         assert peer.ask(bytes(10_000)).status == 0
 
 
+async def test_unread_empty_messages_share_objects() -> None:
+    """An object of its own would take many times the five bytes of an empty message."""
+    peer = Peer(serving())
+    peer.h2.update_settings({frames.INITIAL_WINDOW_SIZE: 0})
+    number = peer.call(None, path=b"/t.T/Stream")
+    sent = [b""] * 10_000 + [bytes(size) for size in (1000, 5, 30_000, 7)]
+    for each in sent:
+        peer.server.calls[0].stream.send(each)
+    unsent = peer.wire.protocol.session.streams[number]._unsent
+    assert unsent is not None
+    assert len(unsent) < 60
+    peer.h2.update_settings({frames.INITIAL_WINDOW_SIZE: 65_535})
+    peer.sync()
+    assert peer.answer(number).messages == sent
+
+
 async def test_a_small_limit_of_messages_allows_many_unread_answers() -> None:
     """They may be answers of many callers that share the connection."""
     limits = replace(LIMITS)
