@@ -103,7 +103,7 @@ def _check_fields(kind: Any, data: bytes) -> None:
                     if field is not None and field.message_type is not None:
                         left -= _FIELDS_PER_MESSAGE
                         messages.append((field.message_type.fields_by_number, at, at + size))
-                    elif size > _MOST_UNCOUNTED_BYTES and field is not None and field.cpp_type in _VARINTS:
+                    elif field is not None and field.cpp_type in _VARINTS:
                         left -= len(data[at : at + size].translate(None, _NOT_LAST))
                     at += size
                 case 5:

@@ -205,12 +205,13 @@ REQUEST = message("inference.ModelInferRequest")
         field(5, field(1, b"12345678")) * 100_000,
         field(5, field(4, b"") * LARGE),
         field(5, field(3, b"\x80\x01" * LARGE)),
+        field(5, field(5, field(3, bytes(LARGE)) * 2)),
         field(5, field(5, field(8, b"") * LARGE)),
         field(7, b"") * LARGE,
         b"\x98\x06\x01" * LARGE,
         b"\x9b\x06\x9c\x06" * LARGE,
     ],
-    ids=["messages", "messages in one", "packed numbers", "texts", "bytes", "unknown", "groups"],
+    ids=["messages", "in one", "packed numbers", "in several", "texts", "bytes", "unknown", "groups"],
 )
 def test_more_fields_than_any_request_has_are_not_parsed(content: bytes) -> None:
     """Parsed fields may take 72 times their bytes in memory."""
