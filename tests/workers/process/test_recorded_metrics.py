@@ -117,6 +117,29 @@ def test_a_total_stays_within_what_the_gateway_accepts() -> None:
     assert (metrics.counts, metrics.dropped) == ({("flops", ()): 0.6e15}, 2)
 
 
+class Growing(dict[Any, Any]):
+    """A dict to which another thread adds while one iterates over it."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in super().__iter__():
+            yield key
+            self["late", ()] = 1.0
+
+    def items(self) -> Any:
+        return ((key, self[key]) for key in self)
+
+
+def test_a_task_that_outlives_its_batch_may_record_during_the_reply() -> None:
+    metrics = RecordedMetrics(counts=Growing({("rows", ()): 2.0}), observed=Growing({"sizes": [1.0]}))
+    state = metrics.copy()
+    assert state is not None
+    metrics.observe("sizes", 2.0)
+    reply, _ = run_batch(Counting(), "predict", b"1")
+
+    assert metrics.added_to(reply).counts == [("rows", {}, 2.0)]
+    assert (state.counts, state.observed) == ({("rows", ()): 2.0}, {"sizes": [1.0]})
+
+
 def test_a_batch_records_a_bounded_number() -> None:
     metrics = RecordedMetrics()
     for number in range(2000):

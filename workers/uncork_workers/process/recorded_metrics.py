@@ -28,6 +28,8 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 class RecordedMetrics(msgspec.Struct):
     """Counts and observed values, in bounded numbers.
 
+    Threads and tasks of a handler may record at any time, so what iterates over a dict copies it first.
+
     Attributes:
         counts: the total of each count.
         observed: the values by name.
@@ -75,7 +77,7 @@ class RecordedMetrics(msgspec.Struct):
             ValueError: if the name or the value is not accepted.
         """
         value = _checked(name, value, least=-_LARGEST)
-        if any(counted == name for counted, _ in self.counts):
+        if any(counted == name for counted, _ in self.counts.copy()):
             _wrong(name, "is counted; observe another name")
         if self._values < _MOST_VALUES:
             self._values += 1
@@ -91,7 +93,7 @@ class RecordedMetrics(msgspec.Struct):
         """Return a reply with these metrics."""
         return msgspec.structs.replace(
             reply,
-            counts=[(name, dict(labels), total) for (name, labels), total in self.counts.items()],
+            counts=[(name, dict(labels), total) for (name, labels), total in self.counts.copy().items()],
             observed=self.observed,
             dropped_metrics=self.dropped,
         )
@@ -108,7 +110,7 @@ class RecordedMetrics(msgspec.Struct):
         """Forget what was recorded after :meth:`copy` returned ``state``."""
         state = state or RecordedMetrics()
         self.counts = dict(state.counts)
-        self.observed = {name: [*values] for name, values in state.observed.items()}
+        self.observed = {name: [*values] for name, values in state.observed.copy().items()}
         self.dropped, self._values = state.dropped, state._values
 
 
