@@ -1,6 +1,7 @@
 """Exceptions in a service: their reports, and which say that memory was short."""
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.process.batches import failures
-from uncork_workers.process.batches.failures import exception_report, is_out_of_memory
+from uncork_workers.process.batches.failures import Failure, exception_report, is_out_of_memory
 
 HERE = Path(__file__).name
 
@@ -79,6 +80,26 @@ def test_any_message_fits_into_a_frame(error: Exception, message: str) -> None:
 
     assert told.message == message
     msgspec.msgpack.encode(told)
+
+
+def test_logs_quote_a_bounded_part_of_what_a_client_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """The beginning of a traceback has the handler's lines, the end has notes such as hints."""
+    text = "x" * 1_000_000
+
+    def handler() -> None:
+        float(text)
+
+    error = caught(handler)
+    error.add_note("hint: send a number")
+    failure = Failure(error, handler, rows=1, size=1)
+    failure.log(logging.getLogger("uncork.worker"), "API predict failed")
+
+    assert len(failure.text_of_error) == 500
+    assert failure.text_of_error.startswith("ValueError(\"could not convert string to float: 'xxx")
+    assert len(caplog.text) < 20_000
+    assert "in handler" in caplog.text
+    assert "characters ...]" in caplog.text
+    assert caplog.text.endswith("hint: send a number\n")
 
 
 def exception_class(name: str, module: str, *bases: type[Exception]) -> type[Exception]:

@@ -19,6 +19,8 @@ from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.messages import ExceptionReport
 
 _MOST_CHARACTERS = 500
+# Of a traceback, which quotes what clients sent as long as it is: as many at its beginning and its end.
+_TRACEBACK_CHARACTERS = 8000
 _OURS = (f"{Path(__file__).parents[2]}{os.sep}", "<")
 _CAN_WAIT = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _YIELD = dis.opmap["YIELD_VALUE"]
@@ -102,11 +104,19 @@ def name_handler(error: BaseException, methods: Sequence[Callable[..., Any]]) ->
 
 
 def traceback_text(error: BaseException) -> str:
-    """Return the traceback as logs show it; only the exception if code of the service fails meanwhile."""
+    """Return the traceback as logs show it, without the middle of a long one.
+
+    It is only the exception if code of the service fails meanwhile.
+    """
     try:
-        return "".join(traceback.format_exception(error)).rstrip("\n")
+        text = "".join(traceback.format_exception(error)).rstrip("\n")
     except BaseException:  # a __str__ of the service
         return type(error).__name__
+    left_out = len(text) - 2 * _TRACEBACK_CHARACTERS
+    if left_out <= 0:
+        return text
+    start, end = text[:_TRACEBACK_CHARACTERS], text[-_TRACEBACK_CHARACTERS:]
+    return f"{start}\n[... {left_out} characters ...]\n{end}"
 
 
 def free_variables(error: BaseException) -> None:
@@ -166,13 +176,18 @@ def _message(error: BaseException) -> str:
         text = "\n".join(lines)
     except BaseException:  # __str__ is code of the service too
         return ""
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+    return shortened(text)
+
+
+def shortened(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """Return at most so many characters of a text, with an ellipsis for the rest."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def repr_of(error: BaseException) -> str:
-    """Return an exception as text; only its class if its ``__repr__`` raises."""
+    """Return an exception as short text; only its class if its ``__repr__`` raises."""
     try:
-        return repr(error)
+        return shortened(repr(error))
     except BaseException:  # code of the service too
         return type(error).__name__
 
