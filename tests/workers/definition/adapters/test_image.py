@@ -165,6 +165,31 @@ def test_tiles_count_as_pixels() -> None:
         merge(Image(max_pixels=500), raw(tiff_with_tiles(16, 32)))
 
 
+def with_scans(data: bytes, count: int) -> bytes:
+    """Repeat the last scan of the first image in a file until there are this many scans."""
+    end = data.index(b"\xff\xd9")
+    scan = data[data.rindex(b"\xff\xda", 0, end) : end]
+    return data[:end] + scan * (count - data.count(b"\xff\xda")) + data[end:]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "MPO"])
+def test_each_scan_takes_as_long_as_all_pixels_so_few_are_decoded(kind: str) -> None:
+    several = {"save_all": True, "append_images": [picture()]} if kind == "MPO" else {}
+    data = file_of(picture(9, 9, "L"), kind, progressive=True, **several)
+
+    assert PIL.Image.open(io.BytesIO(data)).format == kind
+    assert decoded(Image(), raw(with_scans(data, 100))).size == (9, 9)
+    with pytest.raises(InvalidInput, match=r"^the image has more than 100 scans$"):
+        merge(Image(), raw(with_scans(data, 101)))
+
+
+def test_what_follows_an_image_has_no_scans() -> None:
+    """Phones append films, of which any bytes may occur."""
+    film = b"\xff\xda" + bytes(4)
+
+    assert decoded(Image(), raw(file_of(picture(), "JPEG") + 200 * film)).size == (4, 2)
+
+
 @pytest.fixture
 def few_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Pillow accept no image of more than 100 pixels."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 # Modes with more than 8 bits, which keep all values of 16-bit images.
 _DEEP_MODES = ("I", "I;16", "F")
+# The header of a scan of JPEG as decoders take it. Each scan of a few bytes takes as long as all pixels do;
+# progressive images have about 10.
+_SCAN = re.compile(rb"\xff\xda\x00(?:\x06\x00|\x08\x01|\x0a\x02|\x0c\x03|\x0e\x04)")
+_MOST_SCANS = 100
 # The tags of TIFF for the size of a tile, which can exceed that of the image.
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
 
@@ -115,6 +121,8 @@ class Image(RequestAdapter):
         for name, (width, height) in _decoded_sizes(image).items():
             if self._max_pixels is not None and width * height > self._max_pixels:
                 raise InvalidInput(f"{name} {width} x {height} pixels; the limit is {self._max_pixels}")
+        if image.format in ("JPEG", "MPO") and any(islice(_SCAN.finditer(data), _MOST_SCANS, None)):
+            raise InvalidInput(f"the image has more than {_MOST_SCANS} scans")
         try:
             PIL.ImageOps.exif_transpose(image, in_place=True)
             upright = _in_8_bits(image, self._mode).convert(self._mode)
