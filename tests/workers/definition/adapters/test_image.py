@@ -165,6 +165,54 @@ def test_tiles_count_as_pixels() -> None:
         merge(Image(max_pixels=500), raw(tiff_with_tiles(16, 32)))
 
 
+def tiff_with_strips(count: int, *, order: str = "<", big: bool = False) -> bytes:
+    """Return a TIFF of 9 x 9 pixels that lists the place of its only strip so often."""
+    lengths, head = ("HHQQ", struct.pack(order + "HHHQ", 43, 8, 0, 16)) if big else ("HHLL", b"")
+    head = (b"II" if order == "<" else b"MM") + (head or struct.pack(order + "HL", 42, 8))
+    tags = {256: 9, 257: 9, 258: 8, 259: 1, 262: 1, 273: 0, 277: 1, 278: 1}
+    size = struct.calcsize(order + ("Q" if big else "H")) + len(tags) * struct.calcsize(order + lengths) + 8
+    tags[273] = len(head) + size
+    entries = [
+        struct.pack(order + lengths, tag, 4, count if tag == 273 else 1, value) for tag, value in tags.items()
+    ]
+    ifd = struct.pack(order + ("Q" if big else "H"), len(tags)) + b"".join(entries) + bytes(8)
+    return head + ifd + struct.pack(order + "L", 8) * count + bytes(200)
+
+
+LAYOUTS: list[dict[str, Any]] = [{}, {"order": ">"}, {"big": True}]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_a_tiff_may_have_a_limited_number_of_strips(layout: dict[str, Any]) -> None:
+    """Each takes two bytes, and Pillow makes several objects of it."""
+    image = PIL.Image.open(io.BytesIO(tiff_with_strips(9, **layout)))
+    assert len(image.tile) == 9
+    assert decoded(Image(), raw(tiff_with_strips(9, **layout))).size == (9, 9)
+
+    with pytest.raises(InvalidInput, match=r"^the tags of the image have 3000\d\d values; the limit is 2000"):
+        merge(Image(), raw(tiff_with_strips(300_000, **layout)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "part"),
+    [
+        ("JPEG", 2, b"\xff\xe0\x00\x02"),
+        ("PNG", 33, struct.pack("!I4sI", 0, b"teXt", zlib.crc32(b"teXt"))),
+    ],
+    ids=["JPEG", "PNG"],
+)
+def test_a_file_may_have_a_limited_number_of_parts(kind: str, start: int, part: bytes) -> None:
+    """Segments of JPEG and chunks of PNG, which may be empty."""
+    data = file_of(picture(), kind)
+
+    def with_parts(count: int) -> bytes:
+        return data[:start] + part * count + data[start:]
+
+    assert decoded(Image(), raw(with_parts(1000))).size == (4, 2)
+    with pytest.raises(InvalidInput, match=r"^the image cannot be read: it has too many parts$"):
+        merge(Image(), raw(with_parts(60_000)))
+
+
 def with_scans(data: bytes, count: int) -> bytes:
     """Repeat the last scan of the first image in a file until there are this many scans."""
     end = data.index(b"\xff\xd9")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import warnings
 from collections.abc import Sequence
 from itertools import islice
@@ -32,6 +33,12 @@ _SCAN = re.compile(rb"\xff\xda\x00(?:\x06\x00|\x08\x01|\x0a\x02|\x0c\x03|\x0e\x0
 _MOST_SCANS = 100
 # The tags of TIFF for the size of a tile, which can exceed that of the image.
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
+# Pillow makes several objects of each number in the tags of a TIFF, such as the place of a strip, and of each
+# part of a file that it reads, such as a chunk of PNG. They take much more memory than the bytes.
+_MOST_TAG_VALUES = 200_000
+_MOST_READS = 100_000
+# The types of tags that Pillow keeps as bytes.
+_BYTE_TYPES = (1, 2, 7)
 
 
 class Image(RequestAdapter):
@@ -135,12 +142,44 @@ def _open(data: bytes) -> PillowImage:
     """Read the headers of an image, nothing else."""
     import PIL.Image
 
+    if (count := _tag_values(data)) > _MOST_TAG_VALUES:
+        raise InvalidInput(f"the tags of the image have {count} values; the limit is {_MOST_TAG_VALUES}")
     try:
-        return PIL.Image.open(io.BytesIO(data), formats=_FORMATS)
+        return PIL.Image.open(_File(data), formats=_FORMATS)
     except PIL.UnidentifiedImageError:
         raise InvalidInput(f"the body is not a supported image; send {', '.join(_FORMATS)}") from None
     except Exception as error:  # Pillow's decoders raise all kinds of exceptions
         raise InvalidInput(f"the image cannot be read: {error}") from error
+
+
+class _File(io.BytesIO):
+    """A file that can be read in a limited number of parts."""
+
+    _reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._reads += 1
+        if self._reads > _MOST_READS:
+            raise ValueError("it has too many parts")
+        return super().read(size)
+
+
+def _tag_values(data: bytes) -> int:
+    """Return how many numbers the tags of a TIFF have, by its headers; 0 for another file."""
+    if not data.startswith((b"II", b"MM")):
+        return 0
+    order = "<" if data.startswith(b"II") else ">"
+    is_big = data[2:3] == b"+"
+    of_start, of_count, of_tag = ("8xQ", "Q", "HHQ8x") if is_big else ("4xL", "H", "HHL4x")
+    try:
+        [start] = struct.unpack_from(order + of_start, data)
+        [count] = struct.unpack_from(order + of_count, data, start)
+    except (struct.error, OverflowError):
+        return 0  # Pillow says what is wrong
+    first, size = start + struct.calcsize(order + of_count), struct.calcsize(order + of_tag)
+    end = first + min(count, (len(data) - first) // size, _MOST_TAG_VALUES) * size
+    tags = struct.iter_unpack(order + of_tag, data[first:end])
+    return sum(1 + (0 if kind in _BYTE_TYPES else values) for _, kind, values in tags)
 
 
 def _decoded_sizes(image: PillowImage) -> dict[str, tuple[int, int]]:
