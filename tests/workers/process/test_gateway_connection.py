@@ -16,7 +16,8 @@ import trustme
 from tests.loops import HANG_S
 from tests.workers.fake_gateway import Connection, server_tls
 from uncork_workers.process.gateway_connection import GatewayConnection
-from uncork_workers.wire.frames import Frame, FrameError, encode_frame
+from uncork_workers.wire import frames
+from uncork_workers.wire.frames import Frame, FrameError, encode_frame, split_payload
 from uncork_workers.wire.messages import (
     AnswerHead,
     Batch,
@@ -336,6 +337,28 @@ def test_the_reply_to_a_batch_goes_to_its_half_though_another_batch_has_been_rea
         assert [message.in_file for message in Gateway(ours).messages(2)] == [True, True]  # type: ignore[union-attr]
         assert [file.read([size], half) for half in (0, 1)] == [[b"a" * size], [b"b" * size]]
     file.close()
+
+
+def test_results_that_are_too_large_for_a_frame_fail_their_requests(
+    ends: tuple[GatewayConnection, Gateway], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker continues. The limit, which is 2 GiB, is lower here."""
+    link, gateway = ends
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 1000)
+    reply = Reply(1, True, 0.5, [200, 400], [600, 500], [(2.0, 0.1)], reasons={1: ["no"]}, limit=8.0)
+    link.reply(reply, [bytes(600), bytes(500)])
+    link.reply(Reply(2, True, 0.5, [200], [1], []), [b"y"])
+
+    sent, after = gateway.next(), gateway.next()
+    assert isinstance(sent.message, Reply)
+    assert (sent.message.batch, sent.message.worked, sent.message.statuses) == (1, False, [500, 500])
+    assert (
+        split_payload(sent.payload, sent.message.lengths)
+        == [b"the results of the batch are too large to send"] * 2
+    )
+    assert (sent.message.chunks, sent.message.reasons, sent.message.limit) == ([(2.0, 0.1)], {}, 8.0)
+    assert after.payload == b"y"
+    assert "the results of batch 1 are too large to send" in caplog.text
 
 
 READING = Gpus({"0": Gpu(utilization=0.5)})

@@ -1,5 +1,6 @@
 """The worker's end of its connection."""
 
+import logging
 import select
 import socket
 import ssl
@@ -29,10 +30,13 @@ from uncork_workers.wire.messages import (
 )
 from uncork_workers.wire.shared_file import SharedFile, receive_with_file
 
+log = logging.getLogger("uncork.worker")
+
 _READ_BYTES = 256 * 1024
 # While a batch runs, only a batch ahead and departures can arrive.
 _LOOK_BYTES = 64 * 1024
 _NOBODY: Set[int] = frozenset()
+_TOO_LARGE = b"the results of the batch are too large to send"
 
 
 class GatewayConnection:
@@ -200,14 +204,18 @@ class GatewayConnection:
             socket.socket.shutdown(self._connection, socket.SHUT_RD)
 
     def reply(self, reply: Reply, bodies: Sequence[bytes]) -> None:
-        """Send the reply to a batch whose payload has been read."""
+        """Send the reply to a batch whose payload has been read; 500 for each request if it is too large."""
         self._half_of_reply = 1 - self._half_of_reply
         self._left.pop(reply.batch, None)
         # The halves follow the order of the batches.
         shared = self._file if self._replies_in_order else None
         if shared is not None and shared.write(bodies, self._half_of_reply):
             reply, bodies = msgspec.structs.replace(reply, in_file=True), ()
-        self.send(reply, bodies)
+        try:
+            self.send(reply, bodies)
+        except FrameError as error:
+            log.error("the results of batch %d are too large to send: %s", reply.batch, error)
+            self.send(_without_results(reply), [_TOO_LARGE] * len(reply.statuses))
         self._report_gpus()
 
     def _report_gpus(self) -> None:
@@ -278,3 +286,20 @@ class GatewayConnection:
                     left.update(message.requests)
                 continue
             self._inbox.append(frame)
+
+
+def _without_results(reply: Reply) -> Reply:
+    """Return a reply that has failed all requests with ``_TOO_LARGE``."""
+    count = len(reply.statuses)
+    return Reply(
+        batch=reply.batch,
+        worked=False,
+        seconds=reply.seconds,
+        statuses=[500] * count,
+        lengths=[len(_TOO_LARGE)] * count,
+        chunks=reply.chunks,
+        limit=reply.limit,
+        memory_failures=reply.memory_failures,
+        stages_s=reply.stages_s,
+        overlaps=reply.overlaps,
+    )
