@@ -3,9 +3,11 @@
 import json
 import logging
 import math
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.messages import Reply
+from uncork_workers.wire.frames import encode_frame
+from uncork_workers.wire.messages import Reply, RowPath
 
 POISON = 13
 
@@ -165,6 +168,46 @@ def test_nobody_is_looked_for_when_the_gateway_has_no_time_to_wait() -> None:
     _, answers = run([[1], [POISON], [2]], timeout_s=0.0, service=service)
 
     assert (answers, service.calls) == ([500] * 3, [[1, POISON, 2]])
+
+
+class Word(msgspec.Struct):
+    lang: Literal["en", "de"]
+
+
+class Counts(pydantic.BaseModel):
+    of: dict[str, dict[str, int]]
+
+
+class Typed(Service):
+    @api(input=Json(type=Word))
+    def predict(self, words: list[Word]) -> list[str]:
+        return [word.lang for word in words]
+
+    @api(input=Json(type=Counts))
+    def count(self, counts: list[Counts]) -> list[int]:
+        return [len(each.of) for each in counts]
+
+
+LONG = "\x7f" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("to", "body", "start", "reason"),
+    [
+        ("predict", {"lang": LONG}, "not valid: Invalid enum value '\\x7f", RowPath(0, ("lang",))),
+        ("count", {"of": {LONG: {"b": "c"}}}, "not valid: Input should be a valid integer", None),
+    ],
+)
+def test_the_reason_quotes_a_bounded_part_of_what_the_client_sent(
+    to: str, body: Any, start: str, reason: RowPath | None
+) -> None:
+    """A reply must fit into a frame, and the client knows what it has sent."""
+    reply, [answer] = run_batch(Typed(), to, msgspec.json.encode(body))
+
+    assert reply.statuses == [400]
+    assert answer.decode().startswith(start)
+    assert [pieces[-1] for pieces in reply.reasons.values()] == ([reason] if reason else [])
+    assert len(encode_frame(reply, [answer])) < 10_000
 
 
 def test_requests_that_cannot_be_merged_are_run_apart() -> None:

@@ -36,8 +36,9 @@ class InvalidInput(ValueError):
     """A request is not valid; the client gets 400 with the message.
 
     Args:
-        pieces: the message, usually a single text. The adapters of Uncork also pass locations in the rows,
-            which become paths in the body that the client sent.
+        pieces: the message, usually a single text, of which the client gets at most 2000 characters. The
+            adapters of Uncork also pass locations in the rows, which become paths in the body that the client
+            sent.
     """
 
     def __init__(self, *pieces: str | RowPath) -> None:

@@ -19,7 +19,7 @@ from uncork_workers.definition.service import ApiDefinition
 from uncork_workers.plural import plural
 from uncork_workers.process.batches.chunks import by_request
 from uncork_workers.process.batches.departures import Departures
-from uncork_workers.process.batches.failures import Failure, release, repr_of
+from uncork_workers.process.batches.failures import Failure, reason_of, release, repr_of
 from uncork_workers.process.batches.handler_calls import HandlerCalls, Result
 from uncork_workers.process.batches.merging import BatchRequests
 from uncork_workers.process.batches.search import Search
@@ -29,7 +29,6 @@ from uncork_workers.process.context import NO_PARAMETERS
 from uncork_workers.process.gateway_connection import GatewayConnection
 from uncork_workers.wire.costs import Extent
 from uncork_workers.wire.forms import RowsForm, compact_forms, expand_forms
-from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.json_faults import json_fault
 from uncork_workers.wire.messages import Batch, ExceptionReport, Reply, RowPath
 
@@ -284,9 +283,7 @@ class BatchRun:
                 self.calls.merge(self._requests.pick([at]))
                 mergeable.append(at)
             except InvalidInput as error:
-                self._answer(at, CompleteResponse(_INVALID, encodable(str(error)).encode()))
-                if any(isinstance(piece, RowPath) for piece in error.args):
-                    self._reasons[at] = list(error.args)
+                self._refuse(at, error)
                 release(error)
             except Stopped:
                 raise
@@ -294,6 +291,13 @@ class BatchRun:
                 faults[at] = self._failure(error)
         self._fail_each(faults)
         return mergeable
+
+    def _refuse(self, at: int, error: InvalidInput) -> None:
+        """Answer a request with 400."""
+        text, pieces = reason_of(error)
+        self._answer(at, CompleteResponse(_INVALID, text.encode()))
+        if pieces:
+            self._reasons[at] = pieces
 
     def _warn_of_search(self, requests: int, error: str) -> None:
         log.warning(

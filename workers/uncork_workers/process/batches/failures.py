@@ -14,11 +14,14 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
+from uncork_workers.definition.adapters.base import InvalidInput
 from uncork_workers.definition.checks import code_of, describe_function
 from uncork_workers.wire.frames import encodable
-from uncork_workers.wire.messages import ExceptionReport
+from uncork_workers.wire.messages import ExceptionReport, RowPath
 
 _MOST_CHARACTERS = 500
+# Of a text in the reason for a 400.
+_REASON_CHARACTERS = 2000
 # Of a traceback, which quotes what clients sent as long as it is: as many at its beginning and its end.
 _TRACEBACK_CHARACTERS = 8000
 _OURS = (f"{Path(__file__).parents[2]}{os.sep}", "<")
@@ -182,6 +185,20 @@ def _message(error: BaseException) -> str:
 def shortened(text: str, most: int = _MOST_CHARACTERS) -> str:
     """Return at most so many characters of a text, with an ellipsis for the rest."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def reason_of(error: InvalidInput) -> tuple[str, list[str | RowPath]]:
+    """Return the reason for a 400, and its pieces if it has paths that are not too long for the reply.
+
+    Texts are cut, because they may quote what the client sent as long as it is.
+    """
+    pieces = [
+        one if isinstance(one, RowPath) else shortened(str(one), _REASON_CHARACTERS) for one in error.args
+    ]
+    text = encodable("".join(map(str, pieces)))
+    is_long = len(text) > 2 * _REASON_CHARACTERS
+    has_paths = any(isinstance(one, RowPath) for one in pieces)
+    return shortened(text, 2 * _REASON_CHARACTERS), pieces if has_paths and not is_long else []
 
 
 def repr_of(error: BaseException) -> str:
