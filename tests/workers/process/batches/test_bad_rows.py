@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -178,8 +179,20 @@ class Counts(pydantic.BaseModel):
     of: dict[str, dict[str, int]]
 
 
+class CountedJson(Json):
+    """Counts its calls."""
+
+    calls = 0
+
+    def merge(self, bodies: Sequence[bytes]) -> list[Any]:
+        self.calls += 1
+        return super().merge(bodies)
+
+
 class Typed(Service):
-    @api(input=Json(type=Word))
+    words = CountedJson(type=Word)
+
+    @api(input=words)
     def predict(self, words: list[Word]) -> list[str]:
         return [word.lang for word in words]
 
@@ -208,6 +221,15 @@ def test_the_reason_quotes_a_bounded_part_of_what_the_client_sent(
     assert answer.decode().startswith(start)
     assert [pieces[-1] for pieces in reply.reasons.values()] == ([reason] if reason else [])
     assert len(encode_frame(reply, [answer])) < 10_000
+
+
+def test_an_invalid_request_alone_is_parsed_once() -> None:
+    """It may be large, and hold many errors."""
+    before = Typed.words.calls
+
+    reply, _ = run_batch(Typed(), "predict", b'{"lang":"fr"}')
+    assert (reply.statuses, Typed.words.calls - before) == ([400], 1)
+    assert reply.reasons[0][-1] == RowPath(0, ("lang",))
 
 
 def test_requests_that_cannot_be_merged_are_run_apart() -> None:

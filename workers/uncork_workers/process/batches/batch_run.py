@@ -124,6 +124,9 @@ class BatchRun:
         except BaseException as error:
             if len(requests.bodies) > 1 and not isinstance(error, InvalidInput):
                 self._warn_of_search(len(requests.bodies), repr_of(error))
+            if len(portion) == 1 and isinstance(error, InvalidInput):
+                self._refuse(portion[0], error)
+                self._valid = ()
             release(error)  # an adapter may raise one object again and again
             merged = None
         if merged is None:
