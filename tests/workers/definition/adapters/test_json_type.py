@@ -120,6 +120,20 @@ def test_the_first_faults_are_told() -> None:
         Json(type=Model).merge([body])
 
 
+class Numbers(pydantic.BaseModel):
+    xs: list[int]
+
+
+def test_of_very_many_faults_only_the_number_is_told() -> None:
+    """Each would take a dict of its own."""
+    bodies = [b'{"xs":[%b]}' % b",".join([b"null"] * count) for count in (1000, 1001)]
+
+    with pytest.raises(InvalidInput, match=r"`\$\[0\]\.xs\[4\]`; and 995 more$"):
+        Json(type=Numbers).merge(bodies[:1])
+    with pytest.raises(InvalidInput, match=r"^not valid: 1001 errors$"):
+        Json(type=Numbers).merge(bodies[1:])
+
+
 UNCHECKED = ValueForm()
 
 

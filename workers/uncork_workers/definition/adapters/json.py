@@ -20,6 +20,8 @@ from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.values import DefinitionError
 
 _MOST_ERRORS = 5
+# pydantic makes a dict of each error before it shows one.
+_MOST_COLLECTED = 1000
 _syntax_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -151,6 +153,8 @@ def _no_json(kind: Any) -> DefinitionError:
 
 def _invalid_input(error: Any) -> InvalidInput:
     """Return the first errors that pydantic found, with their paths."""
+    if error.error_count() > _MOST_COLLECTED:
+        return InvalidInput(f"not valid: {error.error_count()} errors")
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     pieces: list[str | RowPath] = []
     for fault in faults[:_MOST_ERRORS]:
