@@ -1,7 +1,10 @@
 """The Json adapter with a type."""
 
+import datetime
+import enum
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,8 +19,9 @@ from hypothesis import strategies as st
 from tests.workers.run_batch import run_batch
 from uncork_workers.definition.adapters import InvalidInput, Json
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.forms import Form, TensorForm, ValueForm
+from uncork_workers.wire.forms import ColumnsForm, Form, ListForm, TensorForm, ValueForm
 from uncork_workers.wire.messages import RowPath
+from uncork_workers.wire.tensors import join_columns
 
 
 class Struct(msgspec.Struct):
@@ -189,6 +193,35 @@ class Pair(pydantic.RootModel[tuple[int, int]]):
 
 class Word(pydantic.RootModel[str]):
     pass
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Strict(pydantic.BaseModel, strict=True):
+    color: Color
+    day: datetime.date
+    key: uuid.UUID
+    values: tuple[float, ...]
+    large: int
+
+
+def test_a_strict_model_takes_the_same_values_of_tensors_as_of_json() -> None:
+    fields = {
+        "color": (ListForm("BYTES", ()), b'"red"'),
+        "day": (ListForm("BYTES", ()), b'"2026-11-30"'),
+        "key": (ListForm("BYTES", ()), b'"00000000-0000-0000-0000-000000000007"'),
+        "values": (ListForm("FP64", (3,)), b"NaN,-Infinity,0.1"),
+        "large": (ListForm("UINT64", ()), b"18446744073709551615"),
+    }
+    form = ColumnsForm(tuple([(name, of) for name, (of, _) in fields.items()]))
+    tensors = join_columns([data for _, data in fields.values()])
+
+    [row] = Json(type=Strict).merge_columns([tensors], form, [1])
+
+    assert (row.color, row.day, row.key) == (Color.RED, datetime.date(2026, 11, 30), uuid.UUID(int=7))
+    assert (str(row.values), row.large) == ("(nan, -inf, 0.1)", 2**64 - 1)
 
 
 def test_rows_of_tensors_are_checked_too() -> None:

@@ -1,6 +1,7 @@
 """The adapter for JSON values, optionally of a type."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -123,7 +124,9 @@ class _PydanticReader:
 
     def __init__(self, model: Any) -> None:
         import pydantic
+        import pydantic_core
 
+        self._to_json = pydantic_core.to_json
         self._wrong = pydantic.ValidationError
         try:
             self._adapter = pydantic.TypeAdapter(list[model])
@@ -138,10 +141,10 @@ class _PydanticReader:
             raise _invalid_input(error) from error
 
     def convert(self, items: list[Any]) -> list[Any]:
-        try:
+        with suppress(self._wrong):
             return self._adapter.validate_python(items)
-        except self._wrong as error:
-            raise _invalid_input(error) from error
+        # A strict model takes other types from JSON than from Python, such as a list for a tuple.
+        return self.parse(self._to_json(items))
 
 
 def _no_json(kind: Any) -> DefinitionError:
