@@ -34,9 +34,10 @@ _MOST_SCANS = 100
 # The tags of TIFF for the size of a tile, which can exceed that of the image.
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
 # Pillow makes several objects of each number in the tags of a TIFF, such as the place of a strip, and of each
-# part of a file that it reads, such as a chunk of PNG. They take much more memory than the bytes.
+# part of a file that it reads, such as a chunk of PNG. They take much more memory than the bytes. It reads
+# each run of equal pixels in a BMP in two parts.
 _MOST_TAG_VALUES = 200_000
-_MOST_READS = 100_000
+_MOST_READS = 500_000
 # The types of tags that Pillow keeps as bytes.
 _BYTE_TYPES = (1, 2, 7)
 
