@@ -135,6 +135,7 @@ class AsgiRequest:
     def disconnect(self) -> None:
         """Make :meth:`receive` return a disconnect."""
         self._closed = True
+        self._body.clear()
         self._changed.set()
 
     # Called by the application

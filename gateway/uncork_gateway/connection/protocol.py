@@ -68,9 +68,9 @@ class HttpProtocol:
         self._server_state = server_state
         self._loop = _loop or asyncio.get_running_loop()
         self._incoming: Request | None = None
-        """The request that is being read."""
-        self._parsed: tuple[Handler[Any], Any] | None = None
-        """The handler of that request, and the head as the handler read it; None on the ASGI path."""
+        """The request that is being read. To keep it longer would keep its body and its result."""
+        self._parsed: tuple[Handler[Any], Any, bytes] | None = None
+        """Of the last parsed head, if it may be learned: its handler, what that read, and the CORS lines."""
         self._body_left = 0
         """The bytes that its body still lacks, if its head was known; they bypass the parser."""
         self._reply_begun = self._says_keep_alive = False
@@ -141,13 +141,14 @@ class HttpProtocol:
         begins, begun, body_bytes = self.state is IDLE, self.begun, self.body_bytes
         self._unparsed.feed(data)
         is_one = begins and self.begun == begun + 1 and self.state in (IDLE, BODY) and not self._unparsed.data
-        parsed, incoming, parser = self._parsed, self._incoming, self._parser
-        if not is_one or parsed is None or incoming is None or self._says_keep_alive:
+        parsed, parser = self._parsed, self._parser
+        if not is_one or parsed is None or self._says_keep_alive:
             return
         # After a reload, an older connection may accept what new ones must refuse.
-        if incoming.keep_alive and parser.accepts_like(self._listener.limits):
+        if parser.accepts_like(self._listener.limits):
+            handler, head, cors = parsed
             length, request_id = parser.content_length, request_id_of(parser.headers)
-            known = Known(*parsed, length, parser.target, request_id, cors=incoming.cors)
+            known = Known(handler, head, length, parser.target, request_id, cors)
             self._routes.learn(data, self.body_bytes - body_bytes, known, parser.headers)
 
     def begin(self, known: Known, body: bytes) -> None:
@@ -197,11 +198,11 @@ class HttpProtocol:
         keys = self._listener.keys
         request_id = request_id_of(parser.headers) or new_request_id()
         if handler is not None and (keys is None or keys.admit(parser.headers)):
-            head = handler.read_head(parser.headers, parser.target)
-            self._parsed = handler, head
-            self._incoming = handler.open(self, head, keep_alive=parser.keep_alive)
+            head, keep_alive = handler.read_head(parser.headers, parser.target), parser.keep_alive
+            self._incoming = handler.open(self, head, keep_alive=keep_alive)
             if (origins := self._listener.origins) is not None:
                 self._incoming.cors = header_lines(origins.headers(parser.headers))
+            self._parsed = (handler, head, self._incoming.cors) if keep_alive else None
         else:
             self._parsed = None
             scope = request_scope(self._scope, parser, request_id)
@@ -219,7 +220,8 @@ class HttpProtocol:
     def message_complete(self) -> None:
         if self.state is BODY and self._incoming is not None:
             self.state = transitions.MESSAGE_COMPLETE[self.state]
-            self._incoming.body_complete()
+            incoming, self._incoming = self._incoming, None
+            incoming.body_complete()
 
     # Replies
 

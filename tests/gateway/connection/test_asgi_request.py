@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from tests.gateway.client import Connection, Server
 from tests.gateway.running import turns
+from uncork_gateway.connection.asgi_request import AsgiRequest
 
 GET = b"GET /x%20y?a=b HTTP/1.1\r\nHost: test\r\n\r\n"
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -213,6 +214,16 @@ async def test_a_body_that_is_not_read_does_not_disturb_the_next_request() -> No
     connection.send(b"x" * 10_000 + GET)
     await turns()
     assert [reply.status for reply in connection.replies()] == [200, 200]
+
+
+async def test_a_body_that_is_not_read_is_not_kept_after_the_response() -> None:
+    connection = await answer(
+        replies(b"ok", headers=((b"content-length", b"2"),)), post(90_000, b"x" * 50_000)
+    )
+    assert connection.received.endswith(b"ok")
+    request = connection.protocol._incoming
+    assert isinstance(request, AsgiRequest)
+    assert not request._body
 
 
 async def test_a_client_that_does_not_read_stops_the_application() -> None:

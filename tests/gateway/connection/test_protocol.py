@@ -18,6 +18,7 @@ from tests.gateway.client import Connection, Server, request
 from tests.gateway.running import turns
 from uncork_gateway import interfaces
 from uncork_gateway.connection import route_table
+from uncork_gateway.connection.asgi_request import AsgiRequest
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
@@ -804,6 +805,28 @@ async def test_what_was_pipelined_is_answered_before_a_server_that_ends_closes()
 
     assert closed == [False, True]
     assert [reply.headers.get("connection") for reply in connection.replies()] == [None, "close"]
+
+
+@pytest.mark.parametrize("cut", [0, 10, -2])
+@pytest.mark.parametrize("path", [b"/hot", b"/cold"])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_an_answered_request_is_not_kept_while_its_client_is_idle(
+    path: bytes, at_once: bool, cut: int
+) -> None:
+    """With its body and its result, it takes memory that no limit counts."""
+    echo = Echo(at_once=at_once)
+    connection = Connection(serving(echo))
+    sent = hot(b"body", path=path)
+    for _ in range(2):  # the second head may be known
+        for piece in filter(None, (sent[:cut], sent[cut:])):
+            connection.send(piece)
+        await turns()
+        echo.answer()
+        await turns()
+
+        requests = [one for one in gc.get_objects() if isinstance(one, EchoRequest | AsgiRequest)]
+        assert [one for one in requests if one._connection is connection.protocol] == []
+    assert len(connection.replies()) == 2
 
 
 async def test_a_closed_connection_leaves_nothing_to_the_garbage_collector() -> None:
