@@ -294,10 +294,10 @@ class HttpProtocol:
         In the middle of a response, and with TLS, that cannot be known: the client counts as gone.
         """
         self._bursts.submit_waiting()
+        if self._is_tls or (self._reply_begun and self.state is not ENDED):
+            return False  # Unparsed requests would not get responses.
         self._unparsed.end()
         before = self.state
-        if self._is_tls or (self._reply_begun and before is not ENDED):
-            return False
         if before in (HEAD, BODY):
             cut = BadRequest("the connection closed before the request was complete")
             self.give_up(cut, transitions.CLIENT_ENDS)

@@ -764,6 +764,27 @@ async def test_a_client_that_stops_while_its_chunks_wait(how: str) -> None:
     assert bodies(connection) == ([b" " * 10_000] if how == "end" else [])
 
 
+class TlsConnection(Connection):
+    """A connection that the server takes for one over TLS."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return True if name == "sslcontext" else default
+
+
+@pytest.mark.parametrize("kind", [TlsConnection, Connection])
+async def test_what_waits_is_not_parsed_when_the_client_counts_as_gone(kind: type[Connection]) -> None:
+    """Over TLS, and in the middle of a response, nothing would be answered."""
+    echo = Echo(at_once=False)
+    connection = kind(serving(echo))
+    connection.send(hot(b"1") * 200)
+    begun = connection.protocol.begun
+    if kind is Connection:
+        connection.protocol.begin_reply(echo.open_requests[0], 200, b"")
+    connection.end()
+
+    assert connection.protocol.begun == begun < 200
+
+
 async def test_an_application_that_reads_does_not_let_more_input_in_than_is_parsed() -> None:
     connection = Connection(serving(Echo()))
     connection.send(b"POST /cold HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n")
