@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from uncork_dispatcher import RequestResult
-from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs import Marshalled, Sink
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.grpc.answered_call import AnsweredCall, UnaryRequest
 from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
@@ -13,8 +15,8 @@ from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.headers import Header, value_of
 from uncork_gateway.requests.api_target import accepted
-from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
-from uncork_gateway.requests.parts import Submitted, submission_of
+from uncork_gateway.requests.coalescing import credentials_of
+from uncork_gateway.requests.parts import submission_of
 from uncork_gateway.telemetry.metrics import ApiTally
 
 
@@ -26,7 +28,6 @@ class ApiCall(AnsweredCall):
     """
 
     place = 0
-    _submitted: Submitted | CoalescedRequest | None = None
     _payload: Marshalled
     _route: MessageRoute | None = None
     _bulk = False
@@ -46,7 +47,8 @@ class ApiCall(AnsweredCall):
         if self._submitted is not None and self._route is not None:
             self._ran_in = self._route.cancel(self._submitted)
 
-    def _submit(self, route: MessageRoute, payload: Marshalled) -> None:
+    def _submit(self, route: MessageRoute, payload: Marshalled, sink: Sink | None = None) -> None:
+        """Submit the rows. The request itself keeps no ``sink``, which may be the request."""
         stream, head, fair_by = self._stream, self._head, self._method.fair_by
         group = () if route.grouping is None else route.grouping.of_headers(head.metadata)
         values, request_id = route.values_of(head.metadata), self.request_id
@@ -58,6 +60,8 @@ class ApiCall(AnsweredCall):
         # Requests open at one time are of different callers, even if they share a connection.
         source, flow = (stream.connection.number, stream.lane, self.place), value_of(head.metadata, fair_by)
         asked = submission_of(self, route.api, payload, head.timeout_s, source, flow, self._bulk)
+        if sink is not None:
+            asked.payload = replace(payload, sink=sink)
         self._submitted = route.submit(
             asked, () if route.coalescing is None else credentials_of(head.metadata)
         )

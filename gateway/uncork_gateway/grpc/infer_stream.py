@@ -13,10 +13,7 @@ from collections import deque
 from heapq import heappop, heappush
 from http import HTTPStatus
 
-from msgspec.structs import replace
-
 from uncork_dispatcher import RequestResult
-from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.errors import GatewayError, Refused, no_room
 from uncork_gateway.grpc.api_call import ApiCall
@@ -176,12 +173,12 @@ class StreamedRequest(ApiCall):
     def begin(self, asked: Asked) -> None:
         self._route, self._id = asked.route, asked.id
         try:
-            self._submit(asked.route, self._read(asked))
+            self._dispatch(asked)
         except Exception as error:
             self.failed(error)
 
-    def _read(self, asked: Asked) -> Marshalled:
-        return self._method.read(asked)
+    def _dispatch(self, asked: Asked) -> None:
+        self._submit(asked.route, self._method.read(asked))
 
     def _finish(self, answer: RequestResult[HandlerResult]) -> None:
         self._end(of_answer(*self._written(answer)))
@@ -213,9 +210,9 @@ class DecoupledRequest(StreamedRequest):
     _is_lines = False
     """True if each piece is a line of JSON."""
 
-    def _read(self, asked: Asked) -> Marshalled:
+    def _dispatch(self, asked: Asked) -> None:
         self._is_final_wanted = asked.request.parameters[WANTS_FINAL].bool_param
-        return replace(super()._read(asked), sink=self)
+        self._submit(asked.route, self._method.read(asked), sink=self)
 
     def started(self, batch: int) -> None:
         """Do nothing: the pieces do not name their batch."""

@@ -41,6 +41,8 @@ class AnsweredRequest(ABC):
     """The id of the request, which its response and the access log carry."""
     cors = b""
     _is_answered = False
+    _submitted: Any = None
+    """The request in the dispatcher, which refers to this one, while it waits for its result."""
     _answer: RequestResult[Any] | None = None
     """The dispatcher's result, if the request was executed."""
     _ran_in: int | None = None
@@ -113,6 +115,7 @@ class AnsweredRequest(ABC):
         return error if isinstance(error, GatewayError) else unexpected(error)
 
     def _count(self, status: int, *, refusal: RefusalReason | None = None) -> None:
+        self._submitted = None
         seconds = time.perf_counter() - self._arrived
         tally, answer, access_log = self._tally, self._answer, self._observers.access_log
         if tally is not None:

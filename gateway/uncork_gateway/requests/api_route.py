@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
+from msgspec.structs import replace
+
 from uncork_dispatcher import RequestResult
-from uncork_gateway.codecs import Marshalled
+from uncork_gateway.codecs import Marshalled, Sink
 from uncork_gateway.connection.decompression import ENCODING_HEADERS, ENCODINGS, UnknownEncoding
 from uncork_gateway.dialects.base import Dialect, HandlerResult, Reply
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import Connection
 from uncork_gateway.requests.api_target import ApiTarget, Shared, accepted
-from uncork_gateway.requests.coalescing import CoalescedRequest, credentials_of
+from uncork_gateway.requests.coalescing import credentials_of
 from uncork_gateway.requests.head import Head, read_head
-from uncork_gateway.requests.parts import Submitted, submission_of
+from uncork_gateway.requests.parts import submission_of
 from uncork_gateway.requests.request import BufferedRequest
 from uncork_gateway.telemetry.metrics import ApiTally
 
@@ -66,7 +68,6 @@ class ApiRoute(ApiTarget):
 class ApiRequest(BufferedRequest[ApiRoute]):
     """One request to an API. The dispatcher calls ``answered`` or ``failed`` when it ends."""
 
-    _submitted: Submitted | CoalescedRequest | None = None
     _payload: Marshalled
     _bulk = False
 
@@ -88,7 +89,8 @@ class ApiRequest(BufferedRequest[ApiRoute]):
     def _dispatch(self, body: bytes) -> None:
         self._submit(self._route.dialect.read(body, self._head.headers), len(body))
 
-    def _submit(self, payload: Marshalled, size_bytes: int) -> None:
+    def _submit(self, payload: Marshalled, size_bytes: int, sink: Sink | None = None) -> None:
+        """Submit the rows. The request itself keeps no ``sink``, which may be the request."""
         payload.came_in(size_bytes)
         head, route = self._head, self._route
         payload.contract = route.contract
@@ -101,4 +103,6 @@ class ApiRequest(BufferedRequest[ApiRoute]):
             self._bulk = route.classes.is_bulk(head.bulk, payload.parameters)
         source = self._connection.number
         asked = submission_of(self, route.api, payload, head.timeout_s, source, head.flow, self._bulk)
+        if sink is not None:
+            asked.payload = replace(payload, sink=sink)
         self._submitted = route.submit(asked, head.credentials)

@@ -82,7 +82,7 @@ class Computation:
         asked = for_same_client(first.asked, self, first.asked.payload)
         asked.client_timeout_s -= now - first.arrival
         asked.on_expiry = self._expired
-        self._submitted = first.begin(asked)
+        self._submitted: Submitted | None = first.begin(asked)
 
     def add(self, request: CoalescedRequest) -> None:
         span = request.asked.payload.span
@@ -103,7 +103,8 @@ class Computation:
 
     def _cancel(self) -> int | None:
         self._coalescing.close(self)
-        return cancel(self._coalescing.dispatcher, self._submitted)
+        submitted, self._submitted = self._submitted, None  # it refers to this computation
+        return None if submitted is None else cancel(self._coalescing.dispatcher, submitted)
 
     def _expired(self, now: float) -> float:
         """End the requests whose time has passed while the computation runs; return when the next expires."""
@@ -158,6 +159,7 @@ class Computation:
     def _take(self) -> Iterator[tuple[CoalescedRequest, ApiTally]]:
         """End the computation; yield its requests, except those that leave meanwhile, and their counts."""
         self._coalescing.close(self)
+        self._submitted = None
         tally = self._coalescing.tally_of(self.first.asked.bulk)
         for request in list(self._requests.values()):
             if request.computation is self:

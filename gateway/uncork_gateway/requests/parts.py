@@ -127,7 +127,7 @@ class Parts(ABC, Generic[P, R]):
                 return
             self._replies[at] = reply
             if len(self._replies) == self._count:
-                self._reserve(-self._reserved_rows, -self._reserved_bytes)
+                self.withdraw()  # what is left of the parts refers to them
                 self._join([self._replies[at] for at in range(self._count)], answer)
             else:
                 self._submit_next()

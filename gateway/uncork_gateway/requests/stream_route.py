@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import time
 
-from msgspec.structs import replace
-
 from uncork_dispatcher import RequestResult
 from uncork_gateway.connection.timeouts import reset
 from uncork_gateway.dialects.base import HandlerResult
@@ -89,7 +87,7 @@ class StreamRequest(ApiRequest):
 
     def _dispatch(self, body: bytes) -> None:
         self._submitted_at = time.perf_counter()
-        self._submit(replace(self._route.dialect.read(body, self._head.headers), sink=self), len(body))
+        self._submit(self._route.dialect.read(body, self._head.headers), len(body), sink=self)
 
     @property
     def _id(self) -> str:

@@ -287,6 +287,21 @@ async def test_a_wrong_message_is_not_kept_after_its_answer(tmp_path: Path) -> N
         assert kept == []
 
 
+async def test_an_answered_request_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    """The collector runs rarely: memory would grow with messages, outside all limits."""
+    async with calls(tmp_path, TWO_APIS) as stage:
+        gc.collect()
+        gc.disable()
+        try:
+            _, stream, batch = await telling(stage, parameters=WANTS_FINAL)
+            stage.worker.answer(batch, [b""], chunks=[])
+            assert list(response(await stream.next()).outputs) == []
+            kept = [one for one in gc.get_objects() if isinstance(one, StreamedRequest)]
+        finally:
+            gc.enable()
+        assert kept == []
+
+
 class ResettingStream(FakeStream):
     """A stream that is reset when a message is sent, because its client reads nothing."""
 
