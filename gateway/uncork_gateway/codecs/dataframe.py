@@ -91,9 +91,11 @@ class DataFrameCodec:
         if any(map(is_list, fields.values())) or all(map(is_object, fields.values())):
             self.limits.check_all_values(body)
         if fields.keys() in _SPLIT:
+            self.limits.check_items(fields["data"])
             names, rows = _rows_of_split(body)
             return replace(self.marshal(rows), locate=partial(_in_split, tuple(names)))
         if fields and (all(map(is_list, fields.values())) or all(map(is_object, fields.values()))):
+            self.limits.check_items(next(iter(fields.values())))
             index, rows = _rows_of_columns(fields)
             return replace(self.marshal(rows), locate=partial(_in_columns, index))
         return replace(self._from_rows(body, [body]), single=True)

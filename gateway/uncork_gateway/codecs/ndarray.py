@@ -44,6 +44,7 @@ class NdArrayCodec:
         """Count rows. The batch key is their lengths along the axes that the API leaves open."""
         if media_type == NPY:
             tensor, single = decode_npy(body, row_axes=len(self._shape))
+            self.limits.check_rows(tensor.shape[0])
             return replace(self.marshal_tensor(tensor), single=single)
         depth = _depth(self._opening, body)
         if depth == len(self._shape):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.gateway.dialects.values_stage import v2_body
 from tests.gateway.grpc.bodies import Named, infer_request, predict_request
 from uncork_gateway.codecs import make_codec
+from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.dialects import V2, Rest
 from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
 from uncork_gateway.grpc.dialects.predict import Predict
@@ -25,6 +26,7 @@ from uncork_gateway.protocols.raw_json import TooMany, without_strings
 from uncork_gateway.protocols.rows import RowsWire
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content, Unmergeable
+from uncork_workers.wire.schema import NPY
 
 ROWS, VALUES = 8, 20
 LIMITS = Limits(ROWS, VALUES)
@@ -79,6 +81,7 @@ def input_parameters(count: int) -> object:
     return dialect.read(json.dumps({"inputs": [one]}).encode(), ())
 
 
+_BYTES: dict[str, Any] = {"datatype": "INT8", "single": False}
 OF_ROWS = {
     "instances": rest(lambda n: f'{{"instances":[{ones(n)}]}}'),
     "instances and more": rest(lambda n: f'{{"a":[{ones(99)}],"instances":[{ones(n)}]}}'),
@@ -99,6 +102,14 @@ OF_ROWS = {
     "array": native(lambda n: f"[{ones(n)}]", "ndarray", shape=[]),
     "array of lists": native(
         lambda n: f" [[[1],[2],[3]]{',[[1],[2],[3]]' * (n - 1)}]", "ndarray", shape=[3, 1]
+    ),
+    "npy": lambda n: codec("ndarray", shape=[1]).decode(encode_npy(b"1" * n, **_BYTES, shape=(n, 1)), NPY),
+    "table of columns": native(lambda n: f'{{"a":[{ones(n)}]}}', "dataframe", columns=None),
+    "table of columns by row": native(
+        lambda n: json.dumps({"a": {str(k): 1 for k in range(n)}}), "dataframe", columns=None
+    ),
+    "split table": native(
+        lambda n: json.dumps({"columns": ["a"], "data": [[1]] * n}), "dataframe", columns=None
     ),
     "records": native(lambda n: json.dumps([{"a": 1, "b": 2}] * n), "dataframe", columns=None),
     "wide record": native(lambda n: json.dumps({str(k): 1 for k in range(n)}), "dataframe", columns=None),
