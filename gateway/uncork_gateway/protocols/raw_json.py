@@ -2,7 +2,7 @@
 
 msgspec splits. Python's ``json`` takes over for texts that model servers write but msgspec rejects: the bare
 tokens NaN, Infinity and -Infinity, and escapes of half a surrogate pair. Both raise RecursionError on JSON
-that is nested too deeply.
+that is nested too deeply. A part may be where the whole was not: less of the stack may be left for it.
 """
 
 import json
@@ -38,6 +38,7 @@ _MOST_NAMES_BYTES = 64 * 2**20
 _FREE_BYTES = 2**20
 _MOST_REPEATS = 24
 _MOST_NESTED = 64
+_TOO_DEEP = "the JSON is nested too deeply"
 SPACE = b" \t\r\n"
 NULL = b"null"
 _QUOTE = ord('"')
@@ -104,17 +105,25 @@ def _only_list(name: str) -> msgspec.json.Decoder[Any]:
 
 
 def members(text: Raw) -> dict[str, Raw]:
-    """Return the members of an object in a valid text; the last of a repeated name counts."""
+    """Return the members of an object in a valid text; the last of a repeated name counts.
+
+    Raises:
+        Malformed: if the text is nested too deeply.
+    """
     try:
         return _members_decoder.decode(text)
+    except RecursionError as error:
+        raise Malformed(_TOO_DEEP) from error
     except msgspec.DecodeError:
         return _as_members(_parts(bytes(text).decode()))
 
 
 def elements(text: Raw) -> list[Raw]:
-    """Return the elements of a list in a valid text."""
+    """Return the elements of a list in a valid text; raises as :func:`members`."""
     try:
         return _elements_decoder.decode(text)
+    except RecursionError as error:
+        raise Malformed(_TOO_DEEP) from error
     except msgspec.DecodeError:
         return [Raw(part.encode()) for part in _parts(bytes(text).decode())]
 
@@ -305,7 +314,10 @@ def _parts(text: str) -> list[str]:
     parts: list[str] = []
     at = _next_part(text, 1)
     while at < len(text) - 1:
-        _, end = _lenient_decoder.raw_decode(text, at)
+        try:
+            _, end = _lenient_decoder.raw_decode(text, at)
+        except RecursionError as error:
+            raise Malformed(_TOO_DEEP) from error
         parts.append(text[at:end])
         at = _next_part(text, end)
     return parts

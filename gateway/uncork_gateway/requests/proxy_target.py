@@ -14,7 +14,7 @@ from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part,
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import CREDENTIALS, JSON_LENGTH, TRACE, Header
-from uncork_gateway.protocols.raw_json import most_repeated_bytes
+from uncork_gateway.protocols.raw_json import Malformed, most_repeated_bytes
 from uncork_gateway.protocols.wire import Content, Mergeable, UncertainReply, WrongReply
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
@@ -165,7 +165,7 @@ class RequestParts(Parts[Sent, CallResult]):
                 self._uncertain = answer
                 self._ask_whole(error)
                 return
-        except WrongReply as error:
+        except (WrongReply, Malformed) as error:
             self._ask_whole(error)
             return
         self._caller.answered(answer)

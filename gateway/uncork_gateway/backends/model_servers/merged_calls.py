@@ -24,6 +24,7 @@ from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.errors import BadGateway
 from uncork_gateway.headers import TRACE, Header, with_request_id
+from uncork_gateway.protocols.raw_json import Malformed
 from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
 from uncork_workers.wire.costs import Extent, cut
 
@@ -258,7 +259,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
             return await self._ask_each(slot, group, response.for_several())
         try:
             replies = wire.split(Content(response.body, response.headers), requests)
-        except WrongReply as error:
+        except (WrongReply, Malformed) as error:
             self._complain(first.target, str(error))
             return await self._ask_each(slot, group, BadGateway(_UNSPLIT if len(group) > 1 else str(error)))
         return [Part(reply) for reply, _ in zip(replies, group, strict=True)]
