@@ -281,3 +281,10 @@ async def test_an_index_request_that_is_malformed_is_told(tmp_path: Path, body: 
         await on.worker()
         message = error(await on.http.post("/v2/repository/index", content=body), 400)
         assert 'send an empty body, or {"ready": true}' in message
+
+
+@pytest.mark.parametrize("path", ["index", "models/fake/load", "models/fake/unload"])
+async def test_a_repository_request_that_is_nested_too_deeply_is_told(tmp_path: Path, path: str) -> None:
+    async with gateway(tmp_path) as on:
+        reply = await on.http.post(f"/v2/repository/{path}", content=b'{"a":' + b"[" * 1000)
+        assert "invalid repository request: it is nested too deeply; send" in error(reply, 400)

@@ -20,6 +20,7 @@ from uncork_gateway.protocols.tensors import TensorSpec
 from uncork_gateway.repository import RepositoryAccess
 from uncork_gateway.telemetry.metrics import FIRST_CLIENT_ERROR
 from uncork_gateway.versions import ServiceName
+from uncork_workers.wire.json_faults import json_fault
 from uncork_workers.wire.schema import ApiSettings
 
 _NS = 10**9
@@ -231,5 +232,6 @@ async def _read(request: Request, kind: type[_Body], accepted: str) -> _Body:
             if len(body) > _MOST_BYTES:
                 raise ValueError(f"longer than {_MOST_BYTES} bytes")
         return msgspec.json.decode(body, type=kind) if body.strip() else kind()
-    except (ValueError, msgspec.DecodeError) as error:
-        raise HTTPException(400, f"invalid repository request: {error}; {accepted}") from error
+    except (ValueError, msgspec.DecodeError, RecursionError) as error:
+        fault = json_fault(body, error)
+        raise HTTPException(400, f"invalid repository request: {fault}; {accepted}") from error
