@@ -77,14 +77,16 @@ def test_tritons_client_sees_health_and_metadata(server: Server) -> None:
 
 
 def test_tritons_client_sees_what_models_return(server: Server) -> None:
-    """Of one that warms up at once, of another after its first answer; as its answers are then."""
+    """Of one that warms up at once, of another after two different answers; as its answers are then."""
     with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
         [doubled] = client.get_model_metadata("models")["outputs"]
         assert doubled == {"name": "output-0", "datatype": "FP32", "shape": [-1, 3]}
         answered = infer(server, ROWS[:2], binary=True)
         assert (answered.dtype, answered.shape) == (triton_to_np_dtype(doubled["datatype"]), (2, 3))
 
-        assert post(server, "/v1/models/models.texts:predict", {"instances": ["a"]}).status_code == 200
+        for text in ("a", "b"):
+            asked = {"instances": [text]}
+            assert post(server, "/v1/models/models.texts:predict", asked).status_code == 200
         assert client.get_model_metadata("models.texts")["outputs"] == [
             {"name": "item", "datatype": "BYTES", "shape": [-1]},
             {"name": "length", "datatype": "INT64", "shape": [-1]},

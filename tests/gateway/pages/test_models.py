@@ -224,9 +224,11 @@ async def test_metadata_knows_what_a_warm_up_returned(
 
 
 async def test_metadata_holds_for_every_v2_answer_so_far(tmp_path: Path) -> None:
-    """Varying lengths are -1; outputs that are missing or change are dropped."""
+    """Varying lengths are -1; outputs that are missing or change are dropped. Names need two results."""
     async with gateway(tmp_path) as on:
         worker = await on.worker()
+        await infer(on, worker, b'{"ids":[5,6],"score":0.5,"label":"a"}')
+        assert await outputs_told(on, "fake") == []
         await infer(
             on,
             worker,

@@ -1,14 +1,13 @@
 """The tensors of an API: inputs from the schema of a row, outputs learned from results."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
-from uncork_gateway.protocols.tensor_rows import output_specs
+from uncork_gateway.protocols.tensor_rows import OUTPUT, output_specs
 from uncork_gateway.protocols.tensors import Tensor, TensorSpec
 from uncork_workers.wire.schema import KINDS_WITH_FIELDS, ApiDescription
 from uncork_workers.wire.tensors import MAX_AXES
@@ -35,6 +34,7 @@ _SAYS_NOTHING = {"title", "description", "default", "examples"}
 _OK = 200
 # Reading the JSON of a result blocks the event loop for about 20 ms per megabyte.
 _MOST_BYTES = 2**20
+_MOST_OUTPUTS = 256
 
 
 def inputs_of(api: ApiDescription) -> list[TensorSpec]:
@@ -134,6 +134,10 @@ class Outputs:
     -1. An output is dropped for good once a response lacks it, or has another datatype or number of axes for
     it, which the protocols cannot describe.
 
+    Names of outputs may be data of a client, such as ``{"a@b.example": 0.5}``. They are learned from two
+    different results that have them in common, or from the warm-up; from results of more than 256 outputs,
+    nothing is learned.
+
     Attributes:
         warm_up: the result for the author's example, as one row; None if there is none. Results of clients
             are never kept.
@@ -141,37 +145,46 @@ class Outputs:
 
     def __init__(self) -> None:
         self._known: tuple[TensorSpec, ...] | None = None
+        self._named: tuple[int, tuple[TensorSpec, ...]] | None = None
+        """The hash of the first result with names, and its outputs, until there is a different one."""
         self.warm_up: HandlerResult | None = None
 
     def known(self) -> tuple[TensorSpec, ...]:
-        """Return the output tensors; empty before the first response."""
+        """Return the output tensors; empty before they are learned."""
         return self._known or ()
 
     def saw(self, tensors: Sequence[Tensor]) -> None:
-        """Learn from a response's output tensors."""
+        """Learn from a response's output tensors, but no names."""
         seen = tuple([TensorSpec(tensor.name, tensor.datatype, tensor.shape[1:]) for tensor in tensors])
-        if seen != self._known:
+        if seen != self._known and (self._known is not None or not _has_names(seen)):
             self._learn(seen)
 
     def saw_warm_up(self, result: HandlerResult) -> None:
         """Learn from the result of a worker's warm-up; keep the first such result."""
         if self.warm_up is None:
             self.warm_up = result
-        self.saw_results([result])
+        if self._known is None and _is_row(result):
+            self._known = _outputs_of(result)
 
     def saw_results(self, replies: Sequence[HandlerResult]) -> None:
-        """Learn from the first successful result, if no outputs are known yet."""
+        """Learn from the first successful result, or from two if it has names, unless outputs are known."""
         if self._known is not None:
             return
-        rows = (reply for reply in replies if reply.status == _OK and not reply.content_type)
-        first = next(rows, None)
-        if first is None:
+        first, before = next(filter(_is_row, replies), None), self._named
+        if first is None or (before is not None and before[0] == hash(first.body)):
             return
-        if first.form is not None or 0 < len(first.body) <= _MOST_BYTES:
-            with suppress(
-                msgspec.DecodeError, UnicodeDecodeError, RecursionError
-            ):  # a V2 client gets the error
-                self._learn(output_specs(first.body, first.form))
+        seen = _outputs_of(first)
+        if seen is None:
+            return
+        if len(seen) > _MOST_OUTPUTS:
+            seen = ()
+        elif before is None and _has_names(seen):
+            self._named = hash(first.body), seen
+            return
+        if before is not None:
+            self._known = before[1]
+        self._named = None
+        self._learn(seen)
 
     def _learn(self, seen: tuple[TensorSpec, ...]) -> None:
         if self._known is None:
@@ -180,6 +193,24 @@ class Outputs:
         by_name = {output.name: output for output in seen}
         pairs = [(one, by_name[one.name]) for one in self._known if one.name in by_name]
         self._known = tuple([_common(*pair) for pair in pairs if _are_alike(*pair)])
+
+
+def _is_row(reply: HandlerResult) -> bool:
+    return reply.status == _OK and not reply.content_type
+
+
+def _outputs_of(result: HandlerResult) -> tuple[TensorSpec, ...] | None:
+    """Return the outputs of rows; None if they are too large or malformed: a V2 client gets the error."""
+    if result.form is None and not 0 < len(result.body) <= _MOST_BYTES:
+        return None
+    try:
+        return output_specs(result.body, result.form)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _has_names(outputs: Sequence[TensorSpec]) -> bool:
+    return [one.name for one in outputs] != [OUTPUT]
 
 
 def _are_alike(one: TensorSpec, other: TensorSpec) -> bool:
