@@ -21,6 +21,8 @@ from uncork_gateway.telemetry.exposition import Exposition
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.versions import ServiceName
 
+NONE_SERVED = "no service is served"
+
 
 class FrontEnd:
     """The HTTP side of services, or of the servers behind a proxy.
@@ -156,7 +158,7 @@ class FrontEnd:
         }
         if len(services) == 1:
             return "".join(reasons.values())
-        return "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or "no service is served"
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or NONE_SERVED
 
     def render_metrics(self, accept: str = "") -> tuple[bytes, str]:
         """Return the metrics; see :meth:`Exposition.render`."""

@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from uncork_dispatcher.actions import SHORTEST_RETRY_S
 from uncork_gateway.errors import RefusalReason
-from uncork_gateway.front_end import FrontEnd
+from uncork_gateway.front_end import NONE_SERVED, FrontEnd
 from uncork_gateway.headers import route_path
 from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard.page import ORIGIN
@@ -103,7 +103,9 @@ class ServicePages:
     async def _openapi(self, request: Request) -> Response:
         offers = self._catalogue.offers
         if not offers:
-            return self._not_ready(request.scope)
+            # Clients may have unloaded the last service.
+            is_empty = not self._missing()
+            return _error(request.scope, 404, NONE_SERVED, {}) if is_empty else self._not_ready(request.scope)
         services = {name: offers[name].service for name in _defaults_last(offers)}
         document = make_openapi(services, self._catalogue.models, self._front.settings)
         if root := request.scope["root_path"]:
@@ -120,7 +122,7 @@ class ServicePages:
         # Any other error comes from a page, with a message of its own.
         if error.detail in OF_ROUTER or path.encode() in self._front.routes.handlers:
             methods, own = self._all_routes()
-            hint = f"available APIs: {', '.join(f'POST {root}{one}' for one in own)}"
+            hint = f"available APIs: {', '.join(f'POST {root}{one}' for one in own)}" if own else ""
             error = not_served(request.method, path, methods, otherwise=hint, root=root)
             if error.status_code == 404 and (reason := why_unserved(path, self._catalogue.models, root=root)):
                 return _error(request.scope, 404, reason, {})

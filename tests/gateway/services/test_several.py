@@ -228,6 +228,20 @@ async def test_a_removed_service_answers_what_it_has_accepted(tmp_path: Path) ->
         assert sample(on, "uncork_requests_total", **labels) == 1
 
 
+async def test_without_a_service_no_page_asks_to_try_again(tmp_path: Path) -> None:
+    """Clients may unload the last one."""
+    async with gateway(tmp_path, name="a") as on:
+        await on.worker()
+        await on.gateway.remove(on.service)
+        assert problem(await on.http.get("/readyz"), 503) == "no service is served"
+        document = await on.http.get("/openapi.json")
+        assert problem(document, 404) == "no service is served"
+        assert "retry-after" not in document.headers
+        assert problem(await on.http.post("/a/echo", json=1), 404) == "no route for /a/echo"
+        await on.worker(of=await on.add("a"))
+        assert (await on.http.get("/openapi.json")).status_code == 200
+
+
 async def test_a_removed_service_does_not_come_back(tmp_path: Path) -> None:
     """Not even if its worker is lost meanwhile, and the next one describes other APIs."""
     async with gateway(tmp_path, name="a") as on:
