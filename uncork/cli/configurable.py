@@ -19,6 +19,7 @@ from uncork.config.names import CONFIG
 from uncork.config.sources import Configuration, Kind, RawSetting, Source
 from uncork.server.options import ServeOptions
 from uncork.server.server_options import ServerOptions, ServiceValues
+from uncork.server.workers.worker_port import LOCAL
 
 Options = TypeVar("Options", bound=ServerOptions)
 
@@ -62,7 +63,8 @@ def _configure(
         read_environment(environment, command, CONFIGURABLE),
     ]
     if environment.get(LOAD_TEST):
-        on_ray = any("on" in layer.settings for layer in layers)
+        on = None if "on" in flags else (layers[0].settings | layers[1].settings).get("on")
+        on_ray = (values.get("on", LOCAL) if on is None else on.value) != LOCAL
         layers = [_for_load_test(layer, on_ray=on_ray) for layer in layers]
     settings = layers[0].settings | layers[1].settings
     settings = {name: setting for name, setting in settings.items() if name not in flags}

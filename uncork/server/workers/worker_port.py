@@ -26,7 +26,8 @@ _NEED_PORT = (
     "worker_tls_client_ca",
     "worker_insecure",
 )
-_LOCAL = "local"
+LOCAL = "local"
+"""The value of --on for workers on this machine."""
 _RAY = "ray"
 
 
@@ -158,7 +159,7 @@ def read_place(text: str) -> str | None:
     Raises:
         ValueError: if it is not a place.
     """
-    if text == _LOCAL:
+    if text == LOCAL:
         return None
     if text == _RAY:
         return os.environ.get("RAY_ADDRESS") or "auto"
