@@ -141,18 +141,31 @@ class Listeners:
         return self.url if self.admin is None else _url("http", self.admin)
 
 
+def check_listeners(options: ListenerOptions) -> Credentials:
+    """Check the options of listeners as far as that needs no port; return the keys and certificates.
+
+    Raises:
+        WrongUsage: if keys or certificates cannot be used, two listeners are given one port, or packages for
+            gRPC are missing.
+    """
+    port = options.grpc_port
+    if port is not None:
+        require_grpc("--grpc-port")
+    if port and port in (options.port, options.admin_port):
+        other = "--port" if port == options.port else "--admin-port"
+        raise WrongUsage(f"{other} and --grpc-port are both {port}; choose another --grpc-port")
+    return read_credentials(options)
+
+
 @contextmanager
 def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
     """Listen, until the block ends.
 
     Raises:
-        WrongUsage: if keys or certificates cannot be used, two listeners are given one port, or packages for
-            gRPC are missing.
+        WrongUsage: as :func:`check_listeners`.
         OSError: with a message for people, if a port or the Unix socket cannot be opened.
     """
-    if options.grpc_port is not None:
-        require_grpc("--grpc-port")
-    credentials = read_credentials(options)
+    credentials = check_listeners(options)
     with ExitStack() as stack:
         public = stack.enter_context(listening_socket(options.host, options.port, option="--port"))
         admin = None
@@ -160,7 +173,9 @@ def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
             admin = stack.enter_context(_admin_socket(options, options.admin_port))
         grpc = None
         if options.grpc_port is not None:
-            grpc = stack.enter_context(_grpc_socket(options, options.grpc_port))
+            grpc = stack.enter_context(
+                listening_socket(options.host, options.grpc_port, option="--grpc-port")
+            )
         unix = None if options.uds is None else stack.enter_context(unix_listener(options.uds))
         yield Listeners(
             public=public,
@@ -198,13 +213,6 @@ def _admin_socket(options: ListenerOptions, port: int) -> socket.socket:
             f"{options.admin_host}; choose another --admin-port, or omit it to serve the operator pages on "
             "--port"
         ) from None
-
-
-def _grpc_socket(options: ListenerOptions, port: int) -> socket.socket:
-    if port and port in (options.port, options.admin_port):
-        other = "--port" if port == options.port else "--admin-port"
-        raise WrongUsage(f"{other} and --grpc-port are both {port}; choose another --grpc-port")
-    return listening_socket(options.host, port, option="--grpc-port")
 
 
 def listening_socket(host: str, port: int, *, option: str) -> socket.socket:

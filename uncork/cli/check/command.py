@@ -18,8 +18,8 @@ from uncork.cli.usage import refusals, require_writable
 from uncork.config.errors import WrongUsage
 from uncork.server.options import ServeOptions
 from uncork.server.private_folders import own_folder
-from uncork.server.services import about, errors_of, services_of
-from uncork.server.workers.requirements import require_resources
+from uncork.server.running.settings import to_start
+from uncork.server.services import about, errors_of
 from uncork_gateway.services.paths import check_paths
 from uncork_workers.cores import usable_cores
 from uncork_workers.memory import free_bytes
@@ -53,8 +53,7 @@ def check(
         require_writable({"--json": json})
         if client_timeout_ms is not None and not client_timeout_ms > 0:
             raise WrongUsage(f"--client-timeout-ms must be above 0, got {client_timeout_ms:g}")
-        services = services_of(options)
-        require_resources(services, warn=partial(typer.echo, err=True))
+        _, services = to_start(options, warn=partial(typer.echo, err=True))
         plans = {name: _plan_of(own, client_timeout_ms=client_timeout_ms) for name, own in services.items()}
         try:
             figures = _measured(services, plans, seconds=seconds)
@@ -90,6 +89,7 @@ def _plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
         admin_host=None if options.admin_port is None else options.admin_host,
         has_keys=options.api_key_file is not None,
         has_tls=options.tls_cert is not None,
+        is_elsewhere=options.ray_address is not None,
         client_timeout_ms=client_timeout_ms,
     )
 

@@ -146,6 +146,7 @@ class Plan:
         max_connections: the most client connections that are wanted; None: as many as possible.
         possible_connections: the most that the limit of open files leaves.
         client_timeout_ms: how long clients wait; None if unknown.
+        is_elsewhere: workers run on other machines, of which nothing is known.
     """
 
     workers: int = 1
@@ -166,6 +167,7 @@ class Plan:
     has_keys: bool = False
     has_tls: bool = False
     client_timeout_ms: float | None = None
+    is_elsewhere: bool = False
 
     @property
     def room_bytes(self) -> int | None:

@@ -12,7 +12,7 @@ Plans = Mapping[str, Plan]
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What the workers of all services need, and what the machine has.
+    """What the workers that run on this machine need, those of all services, and what the machine has.
 
     Attributes:
         worker_bytes: memory of all workers before their first batches; None if unknown for a service.
@@ -28,14 +28,15 @@ class Needs:
 
 
 def needs_of(plans: Plans) -> Needs:
-    every = list(plans.values())
-    each = [None if plan.worker_bytes is None else plan.workers * plan.worker_bytes for plan in every]
+    here = [plan for plan in plans.values() if not plan.is_elsewhere]
+    each = [None if plan.worker_bytes is None else plan.workers * plan.worker_bytes for plan in here]
     known = [one for one in each if one is not None]
+    machine = next(iter(plans.values()))
     return Needs(
-        workers=sum(plan.workers for plan in every),
-        cores=every[0].cores,
+        workers=sum(plan.workers for plan in here),
+        cores=machine.cores,
         worker_bytes=sum(known) if len(known) == len(each) else None,
-        free_bytes=every[0].free_bytes,
+        free_bytes=machine.free_bytes,
         gpus=tuple(_services_by_gpu(plans)),
     )
 
@@ -43,14 +44,17 @@ def needs_of(plans: Plans) -> Needs:
 def with_own_memory(name: str, plans: Plans) -> Plan:
     """Return the plan of a service; its free memory is what the workers of the others leave."""
     plan = plans[name]
-    if plan.free_bytes is None:
-        return plan
+    if plan.is_elsewhere or plan.free_bytes is None:
+        return replace(plan, free_bytes=None)
     others = sum(one.workers * (one.worker_bytes or 0) for other, one in plans.items() if other != name)
     return replace(plan, free_bytes=max(0, plan.free_bytes - others))
 
 
 def judge_resources(plans: Plans) -> Findings:
     """Yield the findings about all services together, or about the only one."""
+    plans = {name: plan for name, plan in plans.items() if not plan.is_elsewhere}
+    if not plans:
+        return
     needs = needs_of(plans)
     yield from _cores(plans, needs)
     yield from _memory(plans, needs)

@@ -32,7 +32,9 @@ def text(services: Mapping[str, Figures], verdict: Verdict) -> Iterator[Renderab
         yield from _findings(verdict.services[name])
         yield _summary(name, verdict.services[name])
         yield ""
-    yield _needs(needs_of({name: figures.plan for name, figures in services.items()}))
+    needs = needs_of({name: figures.plan for name, figures in services.items()})
+    if needs.workers:
+        yield _needs(needs)
     yield from _findings(verdict.together)
     yield _summary(plural(len(services), "service"), verdict.all)
 

@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,17 +26,14 @@ from uncork.server.otlp_metrics import sending_metrics
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
 from uncork.server.running.service import Place, RunningService
-from uncork.server.running.settings import RunningSettings, check_options
+from uncork.server.running.settings import RunningSettings, to_start
 from uncork.server.servers import Servers
-from uncork.server.services import errors_of, service_settings, services_of
+from uncork.server.services import errors_of, service_settings
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
-from uncork.server.workers.requirements import require_resources
-from uncork.server.workers.worker_port import check_worker_port
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.services.worker_events import ServiceUnusable
-from uncork_workers.extras import install_command
 from uncork_workers.process.logs import LogFormat
 
 if TYPE_CHECKING:
@@ -59,15 +55,8 @@ def run(options: ServeOptions) -> int:
         WrongUsage: if a target cannot be served, or a GPU is missing.
         OSError: if a port cannot be opened.
     """
-    if options.reload and find_spec("watchfiles") is None:
-        raise WrongUsage(f"--reload requires watchfiles; run {install_command('reload')}")
     console = log_to_terminal(options.log_level, options.log_format.value)
-    services = services_of(options)
-    check_options(options, services)
-    # Only now: a reload may remove the last service with a port, but not these options.
-    has_port = any(one.worker_port is not None or one.ray_address is not None for one in services.values())
-    check_worker_port(options, has_port=has_port)
-    require_resources(services, warn=log.warning)
+    options, services = to_start(options, warn=log.warning)
     with (
         open_listeners(options) as listeners,
         own_folder() as folder,

@@ -1,15 +1,21 @@
-"""The settings of a running ``uncork serve``: read them again."""
+"""The settings of ``uncork serve``: check them before it starts, and read them again while it runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.util import find_spec
+
 from uncork.config.errors import WrongUsage
-from uncork.server.credentials import read_credentials
+from uncork.server.credentials import read_credentials, read_worker_credentials
+from uncork.server.listeners import check_listeners
 from uncork.server.options import ServeOptions
 from uncork.server.running.revision import Revision
 from uncork.server.running.server import NO_FILES, RunningServer, files_of
 from uncork.server.services import ONLY, errors_of, services_of
 from uncork.server.workers.placement import check_placement
-from uncork.server.workers.worker_port import check_token
+from uncork.server.workers.requirements import require_resources
+from uncork.server.workers.worker_port import check_connections, check_worker_port
+from uncork_workers.extras import install_command
 
 
 def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> None:
@@ -23,7 +29,32 @@ def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> N
     for name, one in services.items():
         with errors_of(name):
             check_placement(one)
-            check_token(one, on_ray=one.ray_address is not None)
+            check_connections(one, workers=one.worker_count.most, on_ray=one.ray_address is not None)
+
+
+def to_start(
+    options: ServeOptions, *, warn: Callable[[str], object]
+) -> tuple[ServeOptions, dict[str, ServeOptions]]:
+    """Return the options of a server and of each service, after all checks that need no port.
+
+    ``warn`` gets the reason if GPUs cannot be counted.
+
+    Raises:
+        WrongUsage: if the server cannot start with them.
+    """
+    if options.reload and find_spec("watchfiles") is None:
+        raise WrongUsage(f"--reload requires watchfiles; run {install_command('reload')}")
+    services = services_of(options)
+    check_options(options, services)
+    # Only now: a reload may remove the last service with a port, but not these options.
+    has_port = any(one.worker_port is not None or one.ray_address is not None for one in services.values())
+    check_worker_port(options, has_port=has_port)
+    check_listeners(options)
+    for name, one in services.items():
+        with errors_of(name):
+            read_worker_credentials(one, on_ray=one.ray_address is not None)
+    require_resources(services, warn=warn)
+    return options, services
 
 
 class RunningSettings(RunningServer):

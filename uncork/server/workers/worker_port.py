@@ -88,16 +88,28 @@ def check_worker_port(options: WorkerPortOptions, *, has_port: bool) -> None:
         raise WrongUsage(f"{', '.join(flags(*given).values())} {requires} --worker-port or --on ray")
 
 
-def check_token(options: WorkerPortOptions, *, on_ray: bool) -> None:
-    """Refuse a worker port without a token, unless only workers on Ray connect.
+def check_connections(options: WorkerPortOptions, *, workers: int, on_ray: bool) -> None:
+    """Refuse a server to which no worker can connect, or any: without a token, or on the network without TLS.
+
+    ``workers`` is the most that the server starts.
 
     Raises:
-        WrongUsage: if there is one.
+        WrongUsage: if it is one.
     """
-    if options.worker_port is not None and options.worker_token_file is None and not on_ray:
+    if options.worker_port is None and not on_ray:
+        if not workers:
+            raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
+        return
+    if options.worker_token_file is None and not on_ray:
         raise WrongUsage(
             "--worker-port requires --worker-token-file, a file with a secret; make one with: "
             "openssl rand -hex 32"
+        )
+    has_tls = options.worker_tls_cert is not None
+    if not (has_tls or options.worker_insecure or is_loopback(options.worker_host)):
+        raise WrongUsage(
+            f"--worker-host {options.worker_host} requires --worker-tls-cert: without TLS, requests and "
+            "results cross the network unencrypted; to accept that, give --worker-insecure"
         )
 
 
@@ -111,19 +123,12 @@ def open_worker_port(
         WrongUsage: if an option is missing, or a file cannot be used.
         OSError: with a message for people, if the port cannot be opened.
     """
+    check_connections(options, workers=workers, on_ray=on_ray)
     if options.worker_port is None and not on_ray:
-        if not workers:
-            raise WrongUsage("--workers 0 requires --worker-port, where workers can connect")
         yield None
         return
-    check_token(options, on_ray=on_ray)
     # Without a file, only workers on Ray can connect, each with a token of its own.
     token, tls = credentials.token or secrets.token_hex(32).encode(), credentials.tls
-    if tls is None and not (options.worker_insecure or is_loopback(options.worker_host)):
-        raise WrongUsage(
-            f"--worker-host {options.worker_host} requires --worker-tls-cert: without TLS, requests and "
-            "results cross the network unencrypted; to accept that, give --worker-insecure"
-        )
     port = options.worker_port or 0
     with listening_socket(options.worker_host, port, option="--worker-port") as listener:
         yield WorkerPort(listener=listener, token=token, tls=None if tls is None else ServerTls(tls))

@@ -146,6 +146,7 @@ NEIGHBORS: list[tuple[int, int, tuple[int | None, int | None], tuple[int, int]]]
     (50, 2000, (None, None), (2, 2)),
 ]
 OF_GPUS = {"workers": 2, "gpus": ("0", "1")}
+OF_RAY = {"workers": 64, "worker_bytes": 400 * MIB, "is_elsewhere": True}
 PUBLIC = {"workers": 1, "host": "0.0.0.0", "has_keys": True}
 TOGETHER: list[list[dict[str, Any]]] = [
     [{"workers": 2}, {"workers": 2}],
@@ -159,6 +160,9 @@ TOGETHER: list[list[dict[str, Any]]] = [
     # GPUs without a worker do not count.
     [{"workers": 1, "gpus": ("0",)}, OF_GPUS, {"workers": 1, "gpus": ("1",)}],
     [PUBLIC, PUBLIC],
+    # Ray starts workers on other machines.
+    [{**OF_RAY, "threads": 9}, OF_RAY],
+    [OF_RAY, {"workers": 5}],
 ]
 
 
@@ -236,6 +240,8 @@ def test_batches_have_the_memory_that_other_services_leave() -> None:
     [found] = judge({**alone, "b": other}).services["a"]
     assert (found.severity, found.advice.code, found.api) == ("error", "cap-above-memory", "predict")
     assert found.advice.figures["room"] == 600 * MIB
+    elsewhere = Figures(service="A", plan=replace(mine, free_bytes=MIB, is_elsewhere=True), apis=(full,))
+    assert judge({"a": elsewhere}).all == []
 
 
 def test_batches_grow_into_the_memory_that_is_free_and_allowed() -> None:
