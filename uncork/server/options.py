@@ -92,7 +92,7 @@ class ServeOptions(WorkerPortOptions):
     """The options of ``uncork serve``, or of one of several services.
 
     Attributes:
-        all_workers: the most workers of all services together; 0: this service is the only one.
+        all_workers: the most workers of all services together; 0: those of these options.
     """
 
     target: list[str] | None = argument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -40,8 +40,12 @@ def services_of(options: ServeOptions) -> dict[str, ServeOptions]:
     if len(named) > 1:
         _check_shared(options)
     found = {name: _of_one(options, name, target, alone=len(named) == 1) for name, target in named.items()}
-    everything = sum(one.worker_count.most for one in found.values())
-    return {name: replace(one, all_workers=everything) for name, one in found.items()}
+    return {name: with_all_workers(one, found) for name, one in found.items()}
+
+
+def with_all_workers(options: ServeOptions, services: Mapping[str, ServeOptions]) -> ServeOptions:
+    """Return the options of a server, or of one of its services, with the number of workers of all."""
+    return replace(options, all_workers=sum(one.worker_count.most for one in services.values()))
 
 
 def with_name(target: str) -> str:

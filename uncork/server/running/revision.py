@@ -15,7 +15,7 @@ from uncork.server.options import ServeOptions
 from uncork.server.running.changes import changes_between, changes_of_server, changes_of_services
 from uncork.server.running.server import RunningServer
 from uncork.server.running.service import RunningService
-from uncork.server.services import ONLY, about, errors_of
+from uncork.server.services import ONLY, about, errors_of, with_all_workers
 from uncork.server.serving import log_to_terminal
 from uncork.server.workers.requirements import require_resources
 from uncork_gateway import GatewaySettings
@@ -48,7 +48,7 @@ class Revision:
         forgotten: Collection[str] = (),
     ) -> None:
         self._running = running
-        self._options = options
+        self._options = with_all_workers(options, services)
         self._services = services
         self._credentials = credentials
         self.forgotten = forgotten

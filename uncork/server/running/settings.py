@@ -11,7 +11,7 @@ from uncork.server.listeners import check_listeners
 from uncork.server.options import ServeOptions
 from uncork.server.running.revision import Revision
 from uncork.server.running.server import NO_FILES, RunningServer, files_of
-from uncork.server.services import ONLY, errors_of, services_of
+from uncork.server.services import ONLY, errors_of, services_of, with_all_workers
 from uncork.server.workers.placement import check_placement
 from uncork.server.workers.requirements import require_resources
 from uncork.server.workers.worker_port import check_connections, check_worker_port
@@ -54,7 +54,7 @@ def to_start(
         with errors_of(name):
             read_worker_credentials(one, on_ray=one.ray_address is not None)
     require_resources(services, warn=warn)
-    return options, services
+    return with_all_workers(options, services), services
 
 
 class RunningSettings(RunningServer):
