@@ -70,6 +70,7 @@ class Gateway:
         Requests unfinished after ``timeout_s`` are refused.
         """
         self.services.remove(service)
+        service.events.described.cancel()
         self.catalogue.remove(service.batching.name)
         service.batching.metrics.withdraw()
         dispatcher = service.batching.dispatcher

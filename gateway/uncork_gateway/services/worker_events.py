@@ -49,7 +49,7 @@ class WorkerEvents:
     Attributes:
         settings: the settings for workers that connect from now on.
         described: a future of the service with overrides, set by the first worker's description, or to
-            :class:`ServiceUnusable` if the service cannot be served.
+            :class:`ServiceUnusable` if the service cannot be served; cancelled if it is removed before that.
         files: the paths of all files that the service has ever imported.
         failures: why workers are not ready.
         on_joining_changed: called when a self-started worker has changed, or a launched one has come or gone.
@@ -272,5 +272,5 @@ class WorkerEvents:
         """Fail the wait for the service; if the service is known already, only log the message."""
         if not self.described.done():
             self.described.set_exception(ServiceUnusable(message))
-        elif self.described.exception() is None:
+        elif not self.described.cancelled() and self.described.exception() is None:
             self.log.error("a worker started with a service that cannot be served: %s", message)

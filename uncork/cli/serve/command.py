@@ -151,24 +151,27 @@ async def _announce(
     progress: StartupProgress,
 ) -> None:
     """Print what is served, and when it is ready; raise the errors of background tasks."""
-    started = time.monotonic()
-    watching = asyncio.create_task(progress.run())
-    services = list(running.services.values())
-    log_format: LogFormat = running.options.log_format.value
+    tasks = [asyncio.create_task(one) for one in (progress.run(), _print(running, listeners, progress))]
     try:
-        described = await asyncio.gather(*(one.served.events.described for one in services))
-        lines = banner.of_services(
-            [
-                banner.Shown(service.name, description, service.options)
-                for service, description in zip(services, described, strict=True)
-            ],
-            listeners=listeners,
-        )
-        progress.hide()
-        banner.print_lines(lines, log_format)
-        await running.place.gateway.front_end.ready.wait()
-        progress.hide()
-        banner.print_ready(time.monotonic() - started, log_format)
-        await asyncio.gather(watching, running.place.failed, *background)
+        await asyncio.gather(*tasks, running.place.failed, *background)
     finally:
-        watching.cancel()
+        for task in tasks:
+            task.cancel()
+
+
+async def _print(running: RunningSettings, listeners: Listeners, progress: StartupProgress) -> None:
+    started = time.monotonic()
+    log_format: LogFormat = running.options.log_format.value
+    described = {one.served.events.described: one for one in running.services.values()}
+    done, _ = await asyncio.wait(described, return_when=asyncio.FIRST_EXCEPTION)
+    shown = [
+        banner.Shown(service.name, future.result(), service.options)
+        for future, service in described.items()
+        if future in done and not future.cancelled()  # as of services that clients have unloaded
+    ]
+    lines = banner.of_services(shown, listeners=listeners)
+    progress.hide()
+    banner.print_lines(lines, log_format)
+    await running.place.gateway.front_end.ready.wait()
+    progress.hide()
+    banner.print_ready(time.monotonic() - started, log_format)
