@@ -189,8 +189,8 @@ def test_a_tiff_may_have_a_limited_number_of_strips(layout: dict[str, Any]) -> N
     assert len(image.tile) == 9
     assert decoded(Image(), raw(tiff_with_strips(9, **layout))).size == (9, 9)
 
-    with pytest.raises(InvalidInput, match=r"^the tags of the image have 3000\d\d values; the limit is 2000"):
-        merge(Image(), raw(tiff_with_strips(300_000, **layout)))
+    with pytest.raises(InvalidInput, match=r"^the tags of the image have 5000\d\d values; the limit is 4000"):
+        merge(Image(), raw(tiff_with_strips(500_000, **layout)))
 
 
 @pytest.mark.parametrize(
@@ -210,14 +210,14 @@ def test_a_file_may_have_a_limited_number_of_parts(kind: str, start: int, part: 
 
     assert decoded(Image(), raw(with_parts(1000))).size == (4, 2)
     with pytest.raises(InvalidInput, match=r"^the image cannot be read: it has too many parts$"):
-        merge(Image(), raw(with_parts(300_000)))
+        merge(Image(), raw(with_parts(60_000)))
 
 
 def with_scans(data: bytes, count: int) -> bytes:
     """Repeat the last scan of the first image in a file until there are this many scans."""
     end = data.index(b"\xff\xd9")
     scan = data[data.rindex(b"\xff\xda", 0, end) : end]
-    return data[:end] + scan * (count - data.count(b"\xff\xda")) + data[end:]
+    return data[:end] + scan * (count - data[:end].count(b"\xff\xda")) + data[end:]
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "MPO"])
@@ -231,11 +231,59 @@ def test_each_scan_takes_as_long_as_all_pixels_so_few_are_decoded(kind: str) -> 
         merge(Image(), raw(with_scans(data, 101)))
 
 
-def test_what_follows_an_image_has_no_scans() -> None:
-    """Phones append films, of which any bytes may occur."""
-    film = b"\xff\xda" + bytes(4)
+@pytest.mark.parametrize("more", [b"\xff\xda" + bytes(4), file_of(picture(), "JPEG")], ids=["film", "images"])
+def test_scans_of_what_follows_an_image_do_not_count(more: bytes) -> None:
+    """Phones append films, in which any bytes may occur; and other images."""
+    assert decoded(Image(), raw(file_of(picture(), "JPEG") + 200 * more)).size == (4, 2)
 
-    assert decoded(Image(), raw(file_of(picture(), "JPEG") + 200 * film)).size == (4, 2)
+
+def test_a_jpeg_may_have_few_segments_of_exif_data() -> None:
+    """Pillow copies all of it for each."""
+    data, segment = file_of(picture(), "JPEG"), b"\xff\xe1\x00\x0aExif\0\0\0\0"
+    few, many = [data[:2] + segment * count + data[2:] for count in (2, 101)]
+
+    assert decoded(Image(), raw(few)).size == (4, 2)
+    with pytest.raises(InvalidInput, match=r"^the image has more than 100 segments of EXIF data$"):
+        merge(Image(), raw(many))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_large_exif_data_are_not_written_again_to_rotate_an_image(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pillow would read and write each of their numbers; the orientation counts anyway."""
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    exif[0x927C] = bytes(70_000)
+    data = file_of(picture(), kind, exif=exif)
+    monkeypatch.delattr(PIL.Image.Exif, "tobytes")
+
+    assert decoded(Image(), raw(data)).size == (2, 4)
+
+
+def test_nested_tags_count() -> None:
+    """Pillow reads those of EXIF and GPS data, too."""
+    nested = struct.pack("<H", 1) + struct.pack("<HHLL", 36864, 5, 10**6, 8) + bytes(4)
+    tags = {256: 9, 257: 9, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: 9, 34665: 0}
+    ends = 8 + 2 + 12 * len(tags) + 4
+    tags[34665] = ends
+    entries = b"".join([struct.pack("<HHLL", tag, 4, 1, value) for tag, value in tags.items()])
+    data = struct.pack("<2sHL", b"II", 42, 8) + struct.pack("<H", len(tags)) + entries + bytes(4) + nested
+
+    with pytest.raises(InvalidInput, match=r"^the tags of the image have 10000\d\d values"):
+        merge(Image(), raw(data + bytes(8 * 10**6)))
+
+
+def test_a_bmp_may_have_a_run_for_each_pixel() -> None:
+    """Pillow reads each in two parts."""
+    width, height = 400, 300
+    runs = (b"\x01\x07" * width + b"\x00\x00") * height + b"\x00\x01"
+    header = struct.pack("<LllHHLLllLL", 40, width, height, 1, 8, 1, len(runs), 0, 0, 256, 0)
+    palette = bytes([value for number in range(256) for value in (number, number, number, 0)])
+    start = 14 + len(header) + len(palette)
+    file = struct.pack("<2sLHHL", b"BM", start + len(runs), 0, 0, start) + header + palette + runs
+
+    assert decoded(Image(mode="L"), raw(file)).getextrema() == (7, 7)
 
 
 @pytest.fixture

@@ -27,17 +27,23 @@ if TYPE_CHECKING:
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 # Modes with more than 8 bits, which keep all values of 16-bit images.
 _DEEP_MODES = ("I", "I;16", "F")
-# The header of a scan of JPEG as decoders take it. Each scan of a few bytes takes as long as all pixels do;
+# The markers of JPEG, except those within scans. Each scan of a few bytes takes as long as all pixels do;
 # progressive images have about 10.
-_SCAN = re.compile(rb"\xff\xda\x00(?:\x06\x00|\x08\x01|\x0a\x02|\x0c\x03|\x0e\x04)")
+_MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
+_SCAN, _END = b"\xff\xda", b"\xff\xd9"
 _MOST_SCANS = 100
+# Segments of EXIF data in a JPEG: for each, Pillow copies all before it. And bytes of EXIF data that it may
+# write again to rotate an image, number by number.
+_EXIF = re.compile(rb"\xff\xe1..Exif\0\0", re.DOTALL)
+_MOST_EXIF, _MOST_EXIF_BYTES = 100, 2**16
 # The tags of TIFF for the size of a tile, which can exceed that of the image.
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
 # Pillow makes several objects of each number in the tags of a TIFF, such as the place of a strip, and of each
-# part of a file that it reads, such as a chunk of PNG. They take much more memory than the bytes. It reads
-# each run of equal pixels in a BMP in two parts.
-_MOST_TAG_VALUES = 200_000
-_MOST_READS = 500_000
+# part of a file that it reads, such as a chunk of PNG. They take much more memory than the bytes. In a BMP,
+# these are the runs of equal pixels.
+_MOST_TAG_VALUES = 400_000
+_MOST_READS, _MOST_READS_OF_BMP = 100_000, 5_000_000
+_NESTED_TAGS = (34665, 34853)
 # The types of tags that Pillow keeps as bytes.
 _BYTE_TYPES = (1, 2, 7)
 
@@ -129,9 +135,13 @@ class Image(RequestAdapter):
         for name, (width, height) in _decoded_sizes(image).items():
             if self._max_pixels is not None and width * height > self._max_pixels:
                 raise InvalidInput(f"{name} {width} x {height} pixels; the limit is {self._max_pixels}")
-        if image.format in ("JPEG", "MPO") and any(islice(_SCAN.finditer(data), _MOST_SCANS, None)):
+        if image.format in ("JPEG", "MPO") and _has_many_scans(data):
             raise InvalidInput(f"the image has more than {_MOST_SCANS} scans")
         try:
+            image.load()
+            image.getexif()
+            if len(image.info.get("exif", b"")) > _MOST_EXIF_BYTES:
+                del image.info["exif"]
             PIL.ImageOps.exif_transpose(image, in_place=True)
             upright = _in_8_bits(image, self._mode).convert(self._mode)
         except Exception as error:
@@ -145,6 +155,8 @@ def _open(data: bytes) -> PillowImage:
 
     if (count := _tag_values(data)) > _MOST_TAG_VALUES:
         raise InvalidInput(f"the tags of the image have {count} values; the limit is {_MOST_TAG_VALUES}")
+    if any(islice(_EXIF.finditer(data), _MOST_EXIF, None)) and data.startswith(b"\xff\xd8"):
+        raise InvalidInput(f"the image has more than {_MOST_EXIF} segments of EXIF data")
     try:
         return PIL.Image.open(_File(data), formats=_FORMATS)
     except PIL.UnidentifiedImageError:
@@ -156,31 +168,49 @@ def _open(data: bytes) -> PillowImage:
 class _File(io.BytesIO):
     """A file that can be read in a limited number of parts."""
 
-    _reads = 0
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._reads_left = _MOST_READS_OF_BMP if data.startswith(b"BM") else _MOST_READS
 
     def read(self, size: int | None = -1, /) -> bytes:
-        self._reads += 1
-        if self._reads > _MOST_READS:
+        self._reads_left -= 1
+        if self._reads_left < 0:
             raise ValueError("it has too many parts")
         return super().read(size)
 
 
-def _tag_values(data: bytes) -> int:
-    """Return how many numbers the tags of a TIFF have, by its headers; 0 for another file."""
+def _has_many_scans(data: bytes) -> bool:
+    """Return True if the first image in a JPEG has more than 100 scans; others may follow it."""
+    at = scans = 0
+    while scans <= _MOST_SCANS and (found := _MARKER.search(data, at)) and found[0] != _END:
+        at = found.end() + max(2, int.from_bytes(data[found.end() : found.end() + 2]))
+        scans += found[0] == _SCAN
+    return scans > _MOST_SCANS
+
+
+def _tag_values(data: bytes, start: int | None = None) -> int:
+    """Return how many numbers the tags of a TIFF have, by its headers; 0 for another file.
+
+    ``start`` is the place of nested tags.
+    """
     if not data.startswith((b"II", b"MM")):
         return 0
     order = "<" if data.startswith(b"II") else ">"
     is_big = data[2:3] == b"+"
-    of_start, of_count, of_tag = ("8xQ", "Q", "HHQ8x") if is_big else ("4xL", "H", "HHL4x")
+    of_start, of_count, of_tag = ("8xQ", "Q", "HHQQ") if is_big else ("4xL", "H", "HHLL")
+    is_nested = start is not None
     try:
-        [start] = struct.unpack_from(order + of_start, data)
+        if start is None:
+            [start] = struct.unpack_from(order + of_start, data)
         [count] = struct.unpack_from(order + of_count, data, start)
     except (struct.error, OverflowError):
         return 0  # Pillow says what is wrong
     first, size = start + struct.calcsize(order + of_count), struct.calcsize(order + of_tag)
     end = first + min(count, (len(data) - first) // size, _MOST_TAG_VALUES) * size
-    tags = struct.iter_unpack(order + of_tag, data[first:end])
-    return sum(1 + (0 if kind in _BYTE_TYPES else values) for _, kind, values in tags)
+    tags = [*struct.iter_unpack(order + of_tag, data[first:end])]
+    nested = [] if is_nested else [at for tag, _, _, at in tags if tag in _NESTED_TAGS]
+    values = sum(1 + (0 if kind in _BYTE_TYPES else values) for _, kind, values, _ in tags)
+    return values + sum(_tag_values(data, at) for at in nested[: len(_NESTED_TAGS)])
 
 
 def _decoded_sizes(image: PillowImage) -> dict[str, tuple[int, int]]:

@@ -1,6 +1,6 @@
 """The adapter for JSON values, optionally of a type."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +22,7 @@ from uncork_workers.wire.values import DefinitionError
 
 _MOST_ERRORS = 5
 # pydantic makes a dict of each error before it shows one.
-_MOST_COLLECTED = 1000
+_MOST_COLLECTED = 20_000
 _syntax_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -72,13 +72,17 @@ class Json(Adapter):
         self, bodies: Sequence[bytes], form: TensorForm | ListForm, rows: Sequence[int]
     ) -> list[Any]:
         """Return the rows as nested lists of numbers, booleans or text; a row of shape () as a bare value."""
-        return self._reader.convert(read_tensors(bodies, form, rows).tolist())
+        return self._reader.convert(read_tensors(bodies, form, rows).tolist)
 
     def merge_columns(self, bodies: Sequence[bytes], form: ColumnsForm, rows: Sequence[int]) -> list[Any]:
         """Return the rows as objects with a value from each tensor."""
         columns = read_columns(bodies, form, rows)
-        values = zip(*[column.tolist() for column in columns.values()], strict=True)
-        return self._reader.convert([dict(zip(columns, row, strict=True)) for row in values])
+
+        def items() -> list[Any]:
+            values = zip(*[column.tolist() for column in columns.values()], strict=True)
+            return [dict(zip(columns, row, strict=True)) for row in values]
+
+        return self._reader.convert(items)
 
 
 def _check_syntax(body: bytes) -> None:
@@ -107,9 +111,9 @@ class _Reader:
         except UNREADABLE as error:
             raise self._wrong(error) from error
 
-    def convert(self, items: list[Any]) -> list[Any]:
+    def convert(self, items: Callable[[], list[Any]]) -> list[Any]:
         try:
-            return msgspec.convert(items, list[self._kind])  # type: ignore[name-defined]
+            return msgspec.convert(items(), list[self._kind])  # type: ignore[name-defined]
         except msgspec.ValidationError as error:
             raise self._wrong(error) from error
 
@@ -140,11 +144,12 @@ class _PydanticReader:
         except self._wrong as error:
             raise _invalid_input(error) from error
 
-    def convert(self, items: list[Any]) -> list[Any]:
+    def convert(self, items: Callable[[], list[Any]]) -> list[Any]:
         with suppress(self._wrong):
-            return self._adapter.validate_python(items)
-        # A strict model takes other types from JSON than from Python, such as a list for a tuple.
-        return self.parse(self._to_json(items))
+            return self._adapter.validate_python(items())
+        # A strict model takes other types from JSON than from Python, such as a list for a tuple. The items
+        # are made anew, because validators may have changed them.
+        return self.parse(self._to_json(items()))
 
 
 def _no_json(kind: Any) -> DefinitionError:
