@@ -8,9 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from uncork_workers.definition.adapters import InvalidInput
 from uncork_workers.definition.outputs.responses import WrongResult
 from uncork_workers.process.batches import failures
-from uncork_workers.process.batches.failures import Failure, exception_report, is_out_of_memory
+from uncork_workers.process.batches.failures import Failure, exception_report, is_out_of_memory, reason_of
+from uncork_workers.wire.messages import RowPath
 
 HERE = Path(__file__).name
 
@@ -25,6 +27,26 @@ def caught(function: Callable[[], object]) -> BaseException:
 
 def line_of(function: Callable[[], object]) -> int:
     return function.__code__.co_firstlineno + 1
+
+
+def test_long_messages_keep_the_paths_of_their_faults() -> None:
+    """A model with many choices lists them in each fault."""
+    pieces = [piece for at in range(3) for piece in ("one of AA, " * 150, RowPath(0, (f"field{at}",)))]
+
+    text, kept = reason_of(InvalidInput(*pieces))
+    assert kept == pieces
+    assert text == "".join(map(str, pieces))
+
+
+def test_an_error_of_the_author_has_its_own_text() -> None:
+    class Coded(InvalidInput):
+        def __init__(self, code: int) -> None:
+            super().__init__(str(code))
+
+        def __str__(self) -> str:
+            return f"bad code {self.args[0]}: see the manual"
+
+    assert reason_of(Coded(7)) == ("bad code 7: see the manual", [])
 
 
 def test_it_says_what_was_raised_and_where() -> None:

@@ -192,13 +192,15 @@ def reason_of(error: InvalidInput) -> tuple[str, list[str | RowPath]]:
 
     Texts are cut, because they may quote what the client sent as long as it is.
     """
+    if not any(isinstance(one, RowPath) for one in error.args):
+        return encodable(shortened(str(error), _REASON_CHARACTERS)), []
     pieces = [
         one if isinstance(one, RowPath) else shortened(str(one), _REASON_CHARACTERS) for one in error.args
     ]
     text = encodable("".join(map(str, pieces)))
-    is_long = len(text) > 2 * _REASON_CHARACTERS
-    has_paths = any(isinstance(one, RowPath) for one in pieces)
-    return shortened(text, 2 * _REASON_CHARACTERS), pieces if has_paths and not is_long else []
+    if any(len(str(one)) > _REASON_CHARACTERS for one in pieces):  # a path has keys of the client
+        return shortened(text, 2 * _REASON_CHARACTERS), []
+    return text, pieces
 
 
 def repr_of(error: BaseException) -> str:
