@@ -13,7 +13,7 @@ from pathlib import Path
 
 from uncork_workers.ray import cluster
 from uncork_workers.ray.code_shipping import unpack
-from uncork_workers.supervision.processes import end_group, thread_environment
+from uncork_workers.supervision.processes import end_group, limiting_threads
 
 # By then the driver has read the exit code, and kills the actor.
 _LINGERS_S = 5.0
@@ -41,8 +41,7 @@ class Host:
         # Nothing closes the descriptor: the copy is in use while this process lives.
         folder = unpack(archive, digest)[0] if digest else None
         # Ray sets it to the CPUs that it reserves.
-        threads = thread_environment(os.environ.get("OMP_NUM_THREADS", "1"))
-        variables = {**threads, **os.environ, **environment}
+        variables = limiting_threads({**os.environ, **environment}, share=1)
         threading.Thread(target=self._run, args=(command, variables, folder), daemon=True).start()
 
     async def node(self) -> str:

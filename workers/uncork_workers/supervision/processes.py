@@ -127,20 +127,19 @@ class Processes:
 
 
 def worker_environment(workers: int, added: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment and ``added``, with a worker's share of the cores for its libraries.
+    """Return this process's environment and ``added``, with a worker's share of the cores."""
+    return limiting_threads({**os.environ, **added}, share=max(1, usable_cores() // max(1, workers)))
 
-    ``OMP_NUM_THREADS``, where it is set, is the share: PyTorch prefers ``MKL_NUM_THREADS`` to it.
+
+def limiting_threads(environment: Mapping[str, str], *, share: int) -> dict[str, str]:
+    """Return an environment that limits OpenMP and BLAS to ``share`` threads, or to what it says itself.
+
+    ``OMP_NUM_THREADS``, where it is set, counts for all: PyTorch prefers ``MKL_NUM_THREADS`` to it.
     """
-    environment = {**os.environ, **added}
     # For nested loops, it may have several numbers.
-    share = environment.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return {**thread_environment(share or str(max(1, usable_cores() // max(1, workers)))), **environment}
-
-
-def thread_environment(share: str) -> dict[str, str]:
-    """Return the environment variables that limit OpenMP and BLAS to ``share`` threads."""
+    threads = environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip() or str(share)
     # Threads that spin while waiting would take cores from the gateway and the other workers.
-    return {**dict.fromkeys(_THREAD_VARIABLES, share), "OMP_WAIT_POLICY": "passive"}
+    return {**dict.fromkeys(_THREAD_VARIABLES, threads), "OMP_WAIT_POLICY": "passive", **environment}
 
 
 def describe_exit(code: int) -> str:
