@@ -17,6 +17,9 @@ from typing import NamedTuple
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queue_order import QueueHeap
 
+# So many flows, those with the most rows, count exactly in what goes before a request.
+_COUNTED = 16
+
 
 class Load(NamedTuple):
     """An amount of queued work, or a limit on it."""
@@ -74,6 +77,8 @@ class FairQueue(RequestQueue):
         self._last_number = 0
         self._next: QueueHeap[_Flow] = QueueHeap()
         """The flows, by the level at which the next request leaves them."""
+        self._longest: QueueHeap[_Flow] = QueueHeap()
+        """The flows, by their rows, the most first."""
         self._largest: QueueHeap[_Flow] = QueueHeap()
         """The flows, by their share of ``_limits``, the largest first; empty before the first limits."""
         self._limits: Load | None = None
@@ -97,10 +102,12 @@ class FairQueue(RequestQueue):
             return
         del self._flows[entry.flow]
         self._next.discard(flow)
+        self._longest.discard(flow)
         self._largest.discard(flow)
 
     def _file(self, flow: _Flow) -> None:
         self._next.file(flow, flow.level + flow.most_urgent.rows)
+        self._longest.file(flow, -flow.rows)
         if self._limits is not None:
             self._largest.file(flow, -flow.load.share(self._limits))
 
@@ -128,16 +135,16 @@ class FairQueue(RequestQueue):
         """Return the rows and the number of requests that batches take up to and including a new request.
 
         In its own flow, requests that are due no later count. The other flows count with all that they have
-        queued, up to the same rows and number of requests for each: rather too much than too little.
+        queued, up to the same rows and number of requests for each of the longest 16, and for all together.
         """
         own = self._flows.get(entry.flow)
         rows, requests = (entry.rows, 1) if own is None else own.before(entry, goal_s=goal_s)
         mine = Load(0, 0, 0) if own is None else own.load
         others = len(self._flows) - (own is not None)
-        return (
-            rows + min(self.rows - mine.rows, others * rows),
-            requests + min(len(self) - mine.requests, others * requests),
-        )
+        long = [one for one in self._longest.first(_COUNTED) if one is not own]
+        more_rows = self.rows - mine.rows - sum([max(0.0, one.rows - rows) for one in long])
+        more = len(self) - mine.requests - sum([max(0, len(one) - requests) for one in long])
+        return rows + min(more_rows, others * rows), requests + min(more, others * requests)
 
     def skippable(self, entries: Sequence[Entry], *, rows: float, goal_s: float) -> int:
         """Return how many of ``entries``, which start with the most urgent, may be shed to fill a batch.

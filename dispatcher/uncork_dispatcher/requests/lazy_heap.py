@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-Item = tuple[float, int]
-"""A time and a key, as in heaps."""
 
 
 class LazyHeap(Generic[T]):
@@ -18,7 +16,7 @@ class LazyHeap(Generic[T]):
     the mapping before :meth:`top` has dropped it.
     """
 
-    def __init__(self, members: Mapping[int, T], times: Iterable[Item] = ()) -> None:
+    def __init__(self, members: Mapping[int, T], times: Iterable[tuple[float, int]] = ()) -> None:
         self._members = members
         self._times = list(times)
         heapq.heapify(self._times)
@@ -45,20 +43,15 @@ class LazyHeap(Generic[T]):
     def ascending(self) -> Iterator[T]:
         """Iterate over the members, the earliest first; the heap must not change meanwhile.
 
-        As of :func:`ascending`, the first ones are cheap.
+        The first ``k`` members take ``k log k`` steps, however many there are.
         """
-        for _, key in ascending(self._times):
+        times = self._times
+        reached = [(times[0], 0)] if times else []
+        while reached:
+            (_, key), place = heapq.heappop(reached)
+            for below in (2 * place + 1, 2 * place + 2):
+                if below < len(times):
+                    heapq.heappush(reached, (times[below], below))
             member = self._members.get(key)
             if member is not None:
                 yield member
-
-
-def ascending(heap: Sequence[Item]) -> Iterator[Item]:
-    """Iterate over a heap, the smallest item first; the first ``k`` items take ``k log k`` steps."""
-    reached = [(heap[0], 0)] if heap else []
-    while reached:
-        item, place = heapq.heappop(reached)
-        for below in (2 * place + 1, 2 * place + 2):
-            if below < len(heap):
-                heapq.heappush(reached, (heap[below], below))
-        yield item

@@ -15,7 +15,6 @@ from itertools import chain
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from uncork_dispatcher.requests.lazy_heap import ascending
 from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 
 Q = TypeVar("Q", bound=RequestQueue)
@@ -77,13 +76,13 @@ class QueueHeap(Generic[Q]):
 
     def ascending(self) -> Iterator[tuple[float, Q]]:
         """Iterate over the times and their queues; the heap must not change meanwhile."""
-        self.top()  # drops the outdated items before it: queues change where they are early
-        last = None
-        for item in ascending(self._heap):
-            filed = self._filed.get(item[1])
-            if item != last and filed is not None and filed[0] == item[0]:
-                last = item
-                yield filed
+        seen, most = 0, 4
+        while True:
+            queues = self.first(most)  # drops the outdated items that it passes
+            yield from [self._filed[queue.number] for queue in queues[seen:]]
+            if len(queues) < most:
+                return
+            seen, most = most, 4 * most
 
     def last_filed(self) -> Iterator[Q]:
         """Iterate over all queues, the last filed first; the heap must not change meanwhile."""

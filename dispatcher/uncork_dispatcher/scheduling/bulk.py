@@ -135,7 +135,8 @@ class BulkRoom:
             if top is None or name == urgent.api or not api.model.can_predict(0):
                 continue
             estimate, rows = api.model.estimate, min(top[1].rows, api.limit_rows)
-            waits_s = estimate.seconds(rows) / (_SHARE * share.workers)
+            # However many they are, half of the time is left.
+            waits_s = estimate.seconds(rows) / (min(_SHARE, 0.5 / len(share.apis)) * share.workers)
             if top[0] < free_at + estimate.upper(rows) and now - api.backlog.ran_at > waits_s:
                 return top[1]
         return None

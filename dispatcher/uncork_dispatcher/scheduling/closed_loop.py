@@ -66,8 +66,8 @@ def _closed_loop(
         if running.bulk_rows or (running.api, running.group, running.key) != shared:
             return None
         rows += running.rows
-    for order in queues.orders:  # clients can choose keys: two queues in an order are enough to know
-        others = order.front[:2] if order.api in share.apis else ()
+    for order in queues.orders:  # clients can choose keys: the oldest queues are enough to know
+        others = order.front if order.api in share.apis else ()
         if any(queue.bulk or (queue.api, queue.group, queue.key) != shared for queue in others):
             return None
     if _is_open(traffic, now):

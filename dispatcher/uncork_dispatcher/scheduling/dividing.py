@@ -21,18 +21,19 @@ def bulk_parts(
 ) -> int:
     """Return into how many parts to divide a request of bulk, so that they fit into the room for bulk.
 
-    It is 1 if the policy merges no requests, or some of the parts would be refused: then the request is
-    admitted or refused as a whole.
+    It is 1 if some of them would be refused: then the request is admitted or refused as a whole.
     """
     rules, bulk, backlog = api.rules, api.bulk_backlog, api.backlog
     free_at = slots.free_at(now, rules.name)
-    if rules.bulk_goal_s is None or not rules.idempotent or not free_at or api.policy.most_requests == 1:
+    if rules.bulk_goal_s is None or not rules.idempotent or not free_at:
         return 1
     # Before batch times are known, small parts do least harm.
     most = api.limit_rows / _PARTS_IN_ROOM
     if api.has_earned:
         most = room.most_rows(api, workers=len(free_at), now=now)
     each = max(1.0, most / _PARTS_IN_ROOM) if most >= 1 else api.limit_rows
+    if api.policy.most_requests == 1:
+        each = _full_rows(api)  # no part shares a batch: smaller ones would only be more calls
     parts = min(_MOST_PARTS, math.ceil(rows / each))
     queued = bulk.rows + rows
     fits = (
@@ -52,12 +53,9 @@ def parts_in_turn(api: Api, slots: Slots, *, rows: float, now: float) -> tuple[i
     """Return into how many parts to divide a request, and how many of them to submit at a time.
 
     A part takes at most half the goal, so that those behind it, and other requests, can meet theirs; or
-    a quarter more than the fixed time of a batch, if that is longer, but no more than a goal in reach. If the
-    policy merges no requests, there is one part.
+    a quarter more than the fixed time of a batch, if that is longer, but no more than a goal in reach.
     """
-    if api.policy.most_requests == 1:
-        return 1, 1
-    each = api.limit_rows
+    each = _full_rows(api)
     if api.has_earned:
         estimate = api.model.estimate
         least_s = _LEAST_PART * estimate.intercept_s
@@ -69,3 +67,10 @@ def parts_in_turn(api: Api, slots: Slots, *, rows: float, now: float) -> tuple[i
     else:
         each /= _PARTS_IN_ROOM
     return math.ceil(rows / max(1.0, each)), max(1, len(slots.free_at(now, api.rules.name)))
+
+
+def _full_rows(api: Api) -> float:
+    """Return the rows of a full call of the handler, also if the policy merges no requests."""
+    if api.policy.most_requests == 1:
+        return max(1.0, api.rules.max_batch_rows / api.model.measures.limit_ratio)
+    return api.limit_rows

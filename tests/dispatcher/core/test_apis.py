@@ -91,6 +91,22 @@ def test_an_api_with_long_batches_does_not_starve(takes_ahead: bool) -> None:
     assert min(after - before for before, after in pairwise(slow_at)) > 1.9
 
 
+def test_many_apis_with_long_batches_leave_half_of_the_time_to_short_ones() -> None:
+    """Each of 30 is owed a share, but together no more than that."""
+    names = [f"slow{number}" for number in range(30)]
+    quick = ApiRules(name="quick", goal_s=0.03, max_batch_rows=8)
+    core = core_with(quick, *[ApiRules(name=name, goal_s=0.15, max_batch_rows=8) for name in names])
+    now = teach(core, 0.005, api="quick")
+    for name in names:
+        now = teach(core, 0.1, api=name, now=now)
+    flood = [Arrival(now + i / 2000, api="quick") for i in range(10_000)]
+    others = [Arrival(now + i / 20, api=name) for name in names for i in range(100)]
+    end = Driver(core, flood + others, lambda start: 0.005 if start.api == "quick" else 0.1).run()
+    short = [start for at, start in end.batches if start.api == "quick" and at < now + 5]
+
+    assert 0.005 * len(short) > 0.35 * 5
+
+
 def test_responses_of_a_removed_api_teach_nothing() -> None:
     """A caller may remove it as it gets the last one."""
     core = core_with(TIGHT, LOOSE)

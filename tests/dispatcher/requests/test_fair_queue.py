@@ -71,6 +71,17 @@ def test_what_goes_before_a_request() -> None:
     assert before("a") == (17, 17)
 
 
+def test_a_flood_does_not_count_for_all_light_flows() -> None:
+    """Only as much of it as the flow's own goes first, however many light flows there are."""
+    queue, add = empty()
+    add("flood", 1000)
+    for number in range(100):
+        add(f"light{number}")
+    new = Entry(9999, 9999, 1.0, 8, 0, 2e6, math.inf, queue, (8, 1, 8, 8), flow="new")
+
+    assert queue.before(new, goal_s=1.0) == (8 + 8 + 100, 1 + 1 + 100)
+
+
 def test_only_those_with_more_than_their_share_of_a_batch_make_room() -> None:
     """Up to the first that has no more; unless its client is in a hurry."""
     queue, add = empty()

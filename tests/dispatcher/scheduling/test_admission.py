@@ -273,11 +273,13 @@ def test_parts_are_worth_the_fixed_time_if_responses_take_the_rest_of_the_goal()
     assert 50 < count < 100
 
 
-def test_a_policy_that_merges_no_requests_divides_none() -> None:
-    """The worker executes the rows of one request in full batches."""
-    core = core_with(ApiRules(name="a", policy="none", bulk_goal_s=math.inf))
-    assert core.parts_in_turn("a", rows=1000, now=0.0) == (1, 1)
-    assert core.bulk_parts("a", rows=1000, size_bytes=0, now=0.0) == 1
+def test_a_policy_that_merges_no_requests_divides_into_full_calls() -> None:
+    """The worker executes the rows of one request together; smaller parts would only be more calls."""
+    core = core_with(ApiRules(name="a", policy="none", bulk_goal_s=math.inf, max_batch_rows=64))
+    core.profile("a", 0, [(rows, 0.01 + 0.001 * rows) for rows in (4, 8, 16, 32) * 10], now=0.0)
+    now = teach(core, 0.011)
+    assert core.parts_in_turn("a", rows=1000, now=now) == (16, 1)
+    assert core.bulk_parts("a", rows=1000, size_bytes=0, now=now) == 16
 
 
 def test_costs_of_very_different_size_may_cancel_out() -> None:

@@ -115,6 +115,9 @@ def test_work_does_not_grow_with_the_number_of_flows(bulk_goal_s: float | None) 
     cores = [flooded(flows, bulk_goal_s) for flows in (50, 1000)]
     for core in cores:  # the first time, flows are sorted by what they have queued
         assert core.submit("first", api="a", flow="first", now=0.01) is None
+        for number in range(100):  # and changes leave nothing in the way of the next
+            core.submit(("urgent", number), api="a", flow=1, now=0.01, expires_at=0.5)
+            core.cancel(("urgent", number), now=0.01)
     few, many = [calls(lambda core=core: work(core)) for core in cores]  # type: ignore[misc]
     assert many < 1.2 * few
 
