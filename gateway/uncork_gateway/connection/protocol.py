@@ -295,7 +295,10 @@ class HttpProtocol:
         """
         self._bursts.submit_waiting()
         if self._is_tls or (self._reply_begun and self.state is not ENDED):
-            return False  # Unparsed requests would not get responses.
+            # The connection is lost later; until then, what waits must not be parsed.
+            self.state = transitions.CLOSE[self.state]
+            self._unparsed.take()
+            return False
         self._unparsed.end()
         before = self.state
         if before in (HEAD, BODY):

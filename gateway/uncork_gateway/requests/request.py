@@ -67,6 +67,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
         self._started = True
         if not self._is_whole and self._rejection is None and not self._fits_into_pool():
             self.keep_alive = False
+            self._drop_body()
             self._rejection = no_room()
         if self._rejection is not None:
             if (self._head.expects_continue or self._head.is_chunked) and not self._is_whole:

@@ -780,7 +780,8 @@ async def test_what_waits_is_not_parsed_when_the_client_counts_as_gone(kind: typ
     begun = connection.protocol.begun
     if kind is Connection:
         connection.protocol.begin_reply(echo.open_requests[0], 200, b"")
-    connection.end()
+    assert not connection.protocol.eof_received()
+    await turns(5)
 
     assert connection.protocol.begun == begun < 200
 

@@ -9,9 +9,9 @@ from uncork_gateway.grpc.http2.frames import DEFAULT_WINDOW_BYTES, MAX_FRAME_BYT
 _TURN_BYTES = 8 * MAX_FRAME_BYTES
 _WRITE_BYTES = 2**20
 # A client that reads nothing makes the server answer pings and refuse calls. The bytes allow all open calls
-# the longest text of an error.
+# the longest text of an error, and some metadata of a server behind the proxy.
 _MAX_UNREAD_FRAMES = 10_000
-_MAX_UNREAD_BYTES = 4 * 2**20
+_MAX_UNREAD_BYTES = 10 * 2**20
 
 
 Write = Callable[[int], int]
