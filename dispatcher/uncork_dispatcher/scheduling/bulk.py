@@ -130,12 +130,14 @@ class BulkRoom:
         first = self._apis[urgent.api]
         free_at = now + first.model.estimate.seconds(min(urgent.rows, first.limit_rows))
         for name in share.apis:
-            api, order = self._apis[name], self._apis[name].backlog.order
-            top = None if order is None else order.by_deadline.top()
-            if top is None or name == urgent.api or not api.model.can_predict(0):
+            api = self._apis[name]
+            if api is first or api.backlog.order is None or not api.model.can_predict(0):
+                continue
+            top = api.backlog.order.by_deadline.top()
+            if top is None:
                 continue
             estimate, rows = api.model.estimate, min(top[1].rows, api.limit_rows)
-            # However many they are, half of the time is left.
+            # All such APIs together get at most half of the time.
             waits_s = estimate.seconds(rows) / (min(_SHARE, 0.5 / len(share.apis)) * share.workers)
             if top[0] < free_at + estimate.upper(rows) and now - api.backlog.ran_at > waits_s:
                 return top[1]

@@ -271,7 +271,8 @@ class Scheduler:
         behind: Batch[Any] | None = None,
     ) -> Batch[Any]:
         """Take the next batch of a queue for a worker; ``behind`` is the batch that the worker still runs."""
-        api, starts = self._apis[queue.api], now if behind is None else max(now, behind.finish)
+        api = self._apis[queue.api]
+        starts = now if behind is None else max(now, behind.finish)
         slowdown, measures = api.model.slowdown(worker), api.model.measures
         fits = self._slots.memory.of(worker, queue.api)
         if queue.retry is None:
@@ -297,7 +298,8 @@ class Scheduler:
         predicted_s = by_measure.seconds(measures.size(taken))
         # As the worker counts, which knows no limit of the policy: padding alone needs no further call.
         size = min(taken.rows, taken.padded) if measures.has_costs else taken.rows
-        if size > (most := min(api.rules.max_batch_rows, fits)):  # one large request takes several calls
+        most = min(api.rules.max_batch_rows, fits)
+        if size > most:  # one large request, for which the worker makes several calls
             predicted_s += by_measure.intercept_s * (math.ceil(size / most) - 1)
         if behind is None:
             predicted_s += api.model.prepare_s(taken.rows)
