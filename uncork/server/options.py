@@ -92,7 +92,7 @@ class ServeOptions(WorkerPortOptions):
     """The options of ``uncork serve``, or of one of several services.
 
     Attributes:
-        all_workers: the most workers of all services together; 0: those of these options.
+        all_workers: the maximum number of workers of all services; 0 if there is only one service.
     """
 
     target: list[str] | None = argument(

@@ -26,9 +26,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# A factor of a worker counts after this many batches; so does a prediction, which may then shed requests ...
+# A worker's speed factor is used, and predictions may shed requests, only after this many batches ...
 EARNED_BATCHES = 5
-# ... up to this multiple of the largest batch seen: the line is not trusted far outside.
+# ... and predictions only up to this multiple of the largest batch seen: the line is not trusted far outside.
 EARNED_REACH = 2.0
 _WEIGHT_FLOOR = 0.01
 MEMORY = 0.1

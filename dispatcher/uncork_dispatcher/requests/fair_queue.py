@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queue_order import QueueHeap
 
-# So many flows, those with the most rows, count exactly in what goes before a request.
+# Of this many flows with the most rows, `before` counts exactly the requests that go first.
 _COUNTED = 16
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 # On/off traffic: the length of a phase, and the ratio of the rates of the two phases.
 _ON_TO_OFF = 8.0
-# Of a step and a spike: the ratio of the higher rate to the other; the share of the time that a spike takes.
+# The ratio of the higher rate of a step or spike to the lower one, and a spike's share of the time.
 _RISE = 5.0
 _SPIKE_SHARE = 0.1
 _REPLAY = "replay:"

@@ -68,9 +68,9 @@ class HttpProtocol:
         self._server_state = server_state
         self._loop = _loop or asyncio.get_running_loop()
         self._incoming: Request | None = None
-        """The request that is being read. To keep it longer would keep its body and its result."""
+        """The request that is being read. Dropped once read, as it keeps its body and its result."""
         self._parsed: tuple[Handler[Any], Any, bytes] | None = None
-        """Of the last parsed head, if it may be learned: its handler, what that read, and the CORS lines."""
+        """The handler, the read head and the CORS lines of the last parsed head; or None."""
         self._body_left = 0
         """The bytes that its body still lacks, if its head was known; they bypass the parser."""
         self._reply_begun = self._says_keep_alive = False
@@ -295,7 +295,7 @@ class HttpProtocol:
         """
         self._bursts.submit_waiting()
         if self._is_tls or (self._reply_begun and self.state is not ENDED):
-            # The connection is lost later; until then, what waits must not be parsed.
+            # Drop the unparsed input: the connection may stay open for some turns of the event loop.
             self.state = transitions.CLOSE[self.state]
             self._unparsed.take()
             return False

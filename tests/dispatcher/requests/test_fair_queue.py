@@ -72,7 +72,7 @@ def test_what_goes_before_a_request() -> None:
 
 
 def test_a_flood_does_not_count_for_all_light_flows() -> None:
-    """Only as much of it as the flow's own goes first, however many light flows there are."""
+    """Of the flood, at most as many rows go first as the new request has."""
     queue, add = empty()
     add("flood", 1000)
     for number in range(100):

@@ -263,7 +263,7 @@ def test_parts_are_worth_the_fixed_time_of_a_batch(goal_s: float, least: int, mo
 
 
 def test_parts_are_worth_the_fixed_time_if_responses_take_the_rest_of_the_goal() -> None:
-    """A goal that leaves less is out of reach, and 1000 parts of one row would take ten times as long."""
+    """The goal is then out of reach; 1000 parts of one row would take about ten times the time."""
     core = core_with(ApiRules(name="a", goal_s=0.1, max_batch_rows=64))
     core.profile("a", 0, [(rows, 0.06 + 0.001 * rows) for rows in (4, 8, 16, 32) * 10], now=0.0)
     now = teach(core, 0.061)

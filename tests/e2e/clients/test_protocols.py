@@ -77,7 +77,7 @@ def test_tritons_client_sees_health_and_metadata(server: Server) -> None:
 
 
 def test_tritons_client_sees_what_models_return(server: Server) -> None:
-    """Of one that warms up at once, of another after two different answers; as its answers are then."""
+    """A model that warms up has outputs at once, another one after two different responses."""
     with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
         [doubled] = client.get_model_metadata("models")["outputs"]
         assert doubled == {"name": "output-0", "datatype": "FP32", "shape": [-1, 3]}

@@ -74,7 +74,7 @@ def objects(*names: str, value: int) -> HandlerResult:
 
 @pytest.mark.parametrize("result_of", [objects, records, columns])
 def test_names_of_one_client_are_not_learned(result_of: Callable[..., HandlerResult]) -> None:
-    """They may be its data, which metadata would show to others; so may those of a repeated request."""
+    """Keys may be a client's data, and metadata is public; a repeated request proves nothing."""
     outputs = Outputs()
     first = result_of("label", "ann@a.example", value=1)
     for _ in range(2):
@@ -87,7 +87,7 @@ def test_names_of_one_client_are_not_learned(result_of: Callable[..., HandlerRes
 
 
 def test_names_of_the_author_are_learned_at_once() -> None:
-    """Of however many outputs."""
+    """Even if there are more than 256."""
     outputs = Outputs()
     outputs.saw_results([objects("ann@a.example", value=1)])
     outputs.saw_warm_up(objects(*map(str, range(300)), value=1))

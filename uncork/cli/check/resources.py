@@ -12,7 +12,7 @@ Plans = Mapping[str, Plan]
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What the workers that run on this machine need, those of all services, and what the machine has.
+    """The needs of all workers on this machine, and its resources.
 
     Attributes:
         worker_bytes: memory of all workers before their first batches; None if unknown for a service.

@@ -262,7 +262,7 @@ def test_large_exif_data_are_not_written_again_to_rotate_an_image(
 
 
 def test_nested_tags_count() -> None:
-    """Pillow reads those of EXIF and GPS data, too."""
+    """Pillow also reads the tags of EXIF and GPS data."""
     nested = struct.pack("<H", 1) + struct.pack("<HHLL", 36864, 5, 10**6, 8) + bytes(4)
     tags = {256: 9, 257: 9, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: 9, 34665: 0}
     ends = 8 + 2 + 12 * len(tags) + 4

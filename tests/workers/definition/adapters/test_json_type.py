@@ -234,7 +234,7 @@ class Renamed(pydantic.BaseModel):
 
 
 def test_validators_that_change_their_input_get_it_anew() -> None:
-    """A wrong value, which is validated as JSON as well, is the client's fault then, too."""
+    """The value is validated a second time, as JSON, so the client gets the validation error."""
     form = ColumnsForm((("title", ListForm("FP64", ())),))
 
     with pytest.raises(InvalidInput, match=r"^not valid: Input should be a valid string"):

@@ -32,8 +32,8 @@ _DEEP_MODES = ("I", "I;16", "F")
 _MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 _SCAN, _END = b"\xff\xda", b"\xff\xd9"
 _MOST_SCANS = 100
-# Segments of EXIF data in a JPEG: for each, Pillow copies all before it. And bytes of EXIF data that it may
-# write again to rotate an image, number by number.
+# The most EXIF segments in a JPEG: for each, Pillow copies all before it. And the most bytes of EXIF data in
+# an image that is rotated: Pillow parses and writes each number.
 _EXIF = re.compile(rb"\xff\xe1..Exif\0\0", re.DOTALL)
 _MOST_EXIF, _MOST_EXIF_BYTES = 100, 2**16
 # The tags of TIFF for the size of a tile, which can exceed that of the image.

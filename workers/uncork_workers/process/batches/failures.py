@@ -20,9 +20,9 @@ from uncork_workers.wire.frames import encodable
 from uncork_workers.wire.messages import ExceptionReport, RowPath
 
 _MOST_CHARACTERS = 500
-# Of a text in the reason for a 400.
+# The most characters of a text in the reason for a 400.
 _REASON_CHARACTERS = 2000
-# Of a traceback, which quotes what clients sent as long as it is: as many at its beginning and its end.
+# Logs keep this many characters of the beginning and of the end of a traceback: it may quote a whole request.
 _TRACEBACK_CHARACTERS = 8000
 _OURS = (f"{Path(__file__).parents[2]}{os.sep}", "<")
 _CAN_WAIT = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
@@ -190,7 +190,7 @@ def shortened(text: str, most: int = _MOST_CHARACTERS) -> str:
 def reason_of(error: InvalidInput) -> tuple[str, list[str | RowPath]]:
     """Return the reason for a 400, and its pieces if it has paths that are not too long for the reply.
 
-    Texts are cut, because they may quote what the client sent as long as it is.
+    Long texts are cut, because they may quote a whole request.
     """
     if not any(isinstance(one, RowPath) for one in error.args):
         return encodable(shortened(str(error), _REASON_CHARACTERS)), []
