@@ -109,7 +109,10 @@ def _check_fields(kind: Any, data: bytes) -> None:
                 case 5:
                     at += 4
             if left < 0:
-                raise TooMany(f"a message may have at most {_MOST_FIELDS} fields; send several requests")
+                raise TooMany(
+                    f"a message may have at most {_MOST_FIELDS} fields and integers, of which each nested "
+                    f"message counts as {1 + _FIELDS_PER_MESSAGE}; send several requests"
+                )
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -54,7 +54,8 @@ class HandlerMetrics(Collector):
             if not self._dropped[api]:
                 log.warning(
                     "metrics that the handler of API %s records are dropped: an API may have %d names and %d "
-                    "combinations of labels, and each name is either counted or observed",
+                    "combinations of labels, a batch 1,000 observed values; each name is counted or "
+                    "observed",
                     *(api, _MOST_NAMES, _MOST_SERIES),
                 )
             self._dropped[api] += dropped

@@ -41,7 +41,7 @@ def nginx(folder: Path, behind: str) -> Iterator[str]:
 
 def _nginx(folder: Path, behind: str, own: str) -> Iterator[str]:
     site = (ROOT / "deploy/nginx/uncork-grpc.conf").read_text()
-    for old, new in (("127.0.0.1:8001", behind), ("listen 8080", f"listen {own}")):
+    for old, new in (("127.0.0.1:8001", behind), ("listen 8081", f"listen {own}")):
         assert site.count(old) == 1
         site = site.replace(old, new)
     (folder / "site.conf").write_text(site)
