@@ -146,6 +146,7 @@ async def _read_late(stage: Stage) -> None:
         await asyncio.sleep(_LEFT_OPEN_S)
         for question in questions:
             await _read_answer(stage, question, reader)
+            stage.ledger.restart(questions, time.monotonic())
 
 
 @asynccontextmanager
@@ -158,7 +159,7 @@ async def _asking(
             stage.ledger.send(question, time.monotonic(), own=fault)
         try:
             with suppress(TimeoutError, ConnectionError):
-                async with asyncio.timeout(_BOUND_S):
+                async with asyncio.timeout(_BOUND_S * len(questions)):
                     yield stream
         finally:
             for question in questions:

@@ -1,6 +1,7 @@
 """The fate of every request, and whether the active faults allow it. Time is an argument."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -11,7 +12,8 @@ from uncork_loadtests.generator.http_reply import Reply
 
 NO_FAULT = "(none)"
 """Tally of requests untouched by faults."""
-_BOUND_S = 15.0
+# A request whose batch was lost twice waits for two workers, and then for those before it that run alone.
+_BOUND_S = 30.0
 # The gateway may send a batch to a worker that has just died.
 _UNNOTICED_S = 1.0
 # A request that loses so many workers gets 502.
@@ -64,6 +66,7 @@ class _Open:
 
     question: Question
     sent_s: float
+    waits_since_s: float
     own: Fault | None
 
 
@@ -100,7 +103,8 @@ class Ledger:
     def strike(self, fault: Fault, now_s: float) -> Window:
         """Count a strike, and open a window in which the fault may affect any outstanding request."""
         self.injected(fault)
-        self._windows = [one for one in self._windows if one.closed_s > now_s - _BOUND_S]
+        oldest_s = min((request.sent_s for request in self._open.values()), default=now_s)
+        self._windows = [one for one in self._windows if one.closed_s >= oldest_s]
         self._windows.append(window := Window(fault, now_s))
         return window
 
@@ -114,7 +118,7 @@ class Ledger:
         """Enter a request; ``own`` is the fault that it is."""
         self.sent += 1
         self.kinds[question.kind] += 1
-        self._open[question.number] = _Open(question, now_s, own)
+        self._open[question.number] = _Open(question, now_s, now_s, own)
 
     def answer(self, number: int, reply: Reply, now_s: float) -> None:
         """Check a complete answer."""
@@ -166,9 +170,15 @@ class Ledger:
         request = self._open.pop(number, None)
         self._wrong(self._touch(request) if request else {NO_FAULT}, what, number)
 
+    def restart(self, questions: Iterable[Question], now_s: float) -> None:
+        """Count the time limit of pipelined requests from now, because the one before them was answered."""
+        for question in questions:
+            if question.number in self._open:
+                self._open[question.number].waits_since_s = now_s
+
     def sweep(self, now_s: float) -> None:
         """Count overdue requests as lost."""
-        overdue = [request for request in self._open.values() if now_s - request.sent_s > _BOUND_S]
+        overdue = [request for request in self._open.values() if now_s - request.waits_since_s > _BOUND_S]
         for request in overdue:
             del self._open[request.question.number]
             self._lost(request, f"no answer within {now_s - request.sent_s:.1f} s")

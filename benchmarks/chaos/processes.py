@@ -14,9 +14,8 @@ from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import Window
 from benchmarks.chaos.stage import Stage
 
-_HEALED_S = 30.0
-# A worker may be cut off meanwhile, and then dials again at growing intervals.
-_HEALED_ON_HOSTS_S = 60.0
+# Other faults may kill workers while they start, which then start again at growing intervals.
+_HEALED_S = 60.0
 _LOOKS, _LOOK_S = 8, 2.0
 _OVERLOAD_FACTOR, _OVERLOAD_S = 4.0, 5.0
 # For the queue to drain and the estimate to recover.
@@ -148,11 +147,10 @@ async def _ready_workers(stage: Stage) -> list[int]:
 
 async def _healed(stage: Stage, window: Window, victim: int | None) -> None:
     """Wait until all workers are ready, then close the window."""
-    within_s = _HEALED_ON_HOSTS_S if isinstance(stage.gateway, RemoteGateway) else _HEALED_S
-    if not await stage.gateway.all_ready(without=victim, within_s=within_s):
+    if not await stage.gateway.all_ready(without=victim, within_s=_HEALED_S):
         fault = window.fault
         left = "" if victim is None else f"; worker {victim} was killed or stopped"
-        stage.ledger.complain(fault.name, f"not all workers were ready again after {within_s:g} s{left}")
+        stage.ledger.complain(fault.name, f"not all workers were ready again after {_HEALED_S:g} s{left}")
     window.close(time.monotonic())
 
 

@@ -47,14 +47,30 @@ def test_a_lost_answer_is_noticed() -> None:
     book.close(1, 0.5)
     book.close(1, 0.6)
     book.answer(3, good(ask(3)), 0.7)
-    book.sweep(14.9)
+    book.sweep(29.9)
     assert book.outstanding == 1
-    book.sweep(15.1)
-    book.sweep(15.2)
+    book.sweep(30.1)
+    book.sweep(30.2)
 
-    assert whats(book) == ["closed without an answer (after 0.50 s)", "no answer within 15.1 s"]
+    assert whats(book) == ["closed without an answer (after 0.50 s)", "no answer within 30.1 s"]
     assert [finding.number for finding in book.findings] == [1, 2]
     assert (book.lost, book.wrong, book.outstanding) == (2, 0, 0)
+
+
+def test_a_pipelined_request_waits_for_those_before_it() -> None:
+    book, pipelined = ledger(), [ask(number) for number in (1, 2, 3)]
+    for question in pipelined:
+        book.send(question, 0.0)
+    book.strike(OVERLOAD, 1.0).close(2.0)
+    book.answer(1, good(pipelined[0]), 29.0)
+    book.restart(pipelined, 29.0)
+    book.sweep(58.9)
+    book.strike(KILL, 58.9)
+    book.answer(2, reply(503, retry_after_s=1), 58.9)
+    assert (book.findings, book.tallies[OVERLOAD.name].touched) == ([], 2)
+    book.sweep(59.1)
+
+    assert whats(book) == ["no answer within 59.1 s"]
 
 
 def test_a_doubled_answer_is_noticed() -> None:
