@@ -1,6 +1,7 @@
 """``uncork init``: the file that it writes serves what the model file serves."""
 
 import importlib
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,19 @@ def test_onnx_files(project: Path) -> None:
     save_onnx("sum.onnx", ("Add", ["a", "b"], "y"), inputs=inputs, outputs=[("y", "FLOAT", [4, "length"])])
     sums = [{"a": [at] * length, "b": [1] * length} for at, length in enumerate((2, 3, 2))]
     check_same("sum.onnx", *sums, name="Sum", file="sum_service.py")
+
+
+def test_a_long_text_takes_no_memory_for_each_of_its_neighbours(project: Path) -> None:
+    texts: list[Any] = [(name, "STRING", ["n", "length"]) for name in ("x", "y")]
+    save_onnx("texts.onnx", ("Identity", ["x"], "y"), inputs=texts[:1], outputs=texts[1:])
+    row = {"x": ["x" * 2**20, *["a"] * 49]}
+
+    tracemalloc.start()
+    check_same("texts.onnx", row, name="Texts")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak_bytes < 100 * 2**20
 
 
 def test_a_model_in_another_folder_is_named_by_its_whole_path(project: Path) -> None:

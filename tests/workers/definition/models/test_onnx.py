@@ -12,7 +12,7 @@ import pytest
 from tests.model_files import onnx, save_doubling, save_onnx, save_scaling
 from tests.workers.definition.models.serving import refusal, run, served
 from uncork_workers.definition.loading import service_files
-from uncork_workers.definition.models.tensors import by_shape
+from uncork_workers.definition.models.tensors import TEXT, NamedTensors, by_shape
 
 
 def test_a_single_input_becomes_an_array_of_its_type_and_shape(project: Path) -> None:
@@ -75,6 +75,18 @@ def test_rows_of_one_shape_share_a_call() -> None:
         ([0, 2], [[2, 2], [2, 2]]),
         ([1], [[3, 3, 3]]),
     ]
+
+
+def test_a_text_changes_neither_the_size_nor_the_end_of_others(project: Path) -> None:
+    save_scaling("scaling.onnx")
+    texts = ["a", "zero\0", "x" * 2**20]
+    rows = NamedTensors({"name": (TEXT, ())}).merge([msgspec.json.encode({"name": one}) for one in texts])
+
+    [(_, feed)] = by_shape(rows)
+
+    assert (feed["name"].dtype, feed["name"].tolist()) == (object, texts)
+    found = run("scaling.onnx", *[{"ids": [1], "scale": [1], "name": one} for one in texts])
+    assert [row["same"] for row in found] == texts
 
 
 def test_a_fixed_batch_axis_is_the_only_size_of_calls(

@@ -191,7 +191,8 @@ def _call_by_shape(sizes: Sequence[int] | None) -> list[str]:
     return [
         "groups = {}",
         "for at, row in enumerate(rows):",
-        "    groups.setdefault(tuple(np.shape(row[name]) for name in DTYPES), []).append(at)",
+        "    shapes = tuple(np.array(row[name], dtype).shape for name, dtype in DTYPES.items())",
+        "    groups.setdefault(shapes, []).append(at)",
         "found = {name: [None] * len(rows) for name in self.outputs}",
         "for places in groups.values():",
         *([f"    places.extend(places[-1:] * ({sizes[0]} - len(places)))"] if sizes else []),

@@ -23,7 +23,7 @@ from uncork_workers.wire.tensors import BYTES
 
 TEXT = "str"
 """The dtype of inputs of texts."""
-Row = Mapping[str, np.ndarray[Any, Any]]
+Row = Mapping[str, np.ndarray[Any, Any] | str]
 """The values of one row, by input."""
 
 _SHOWN = 10
@@ -193,13 +193,22 @@ def by_shape(
     """
     groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for at, row in enumerate(rows):
-        groups.setdefault(tuple(np.shape(value) for value in row.values()), []).append(at)
+        groups.setdefault(tuple(map(_shape_of, row.values())), []).append(at)
     for places in groups.values():
         places.extend(places[-1:] * (least - len(places)))
     return [
-        (places, {name: np.stack([rows[at][name] for at in places]) for name in rows[places[0]]})
+        (places, {name: _stacked([rows[at][name] for at in places]) for name in rows[places[0]]})
         for places in groups.values()
     ]
+
+
+def _shape_of(value: np.ndarray[Any, Any] | str) -> tuple[int, ...]:
+    return () if isinstance(value, str) else np.shape(value)
+
+
+def _stacked(values: Sequence[Any]) -> np.ndarray[Any, Any]:
+    # NumPy's own texts are all as wide as the longest, and end before zeros.
+    return np.array(values, object) if isinstance(values[0], str) else np.stack(values)
 
 
 def _quoted(names: Sequence[str]) -> str:
