@@ -1,19 +1,23 @@
 """Batches of raw tensors, alone and with JSON, and the form of results."""
 
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.run_batch import run_batch
-from uncork_workers.definition.adapters import Json, NdArray
+from uncork_workers.definition.adapters import DataFrame, Json, NdArray
 from uncork_workers.definition.service import Service, api
-from uncork_workers.wire.forms import Form, ListForm, TensorForm, compact_forms
+from uncork_workers.process.batches.merging import BatchRequests, merge
+from uncork_workers.wire.forms import ColumnsForm, Form, ListForm, TableForm, TensorForm, compact_forms
 from uncork_workers.wire.frames import encode_frame
 from uncork_workers.wire.messages import Reply
+from uncork_workers.wire.tensors import join_columns
 
 
 class Kinds(Service):
@@ -86,6 +90,34 @@ def test_tensors_of_any_datatype_share_a_batch_with_json(
 
     assert (set(reply.statuses), reply.worked) == ({200}, True)
     assert answers == texts
+
+
+@pytest.mark.parametrize("columns", [None, ["x"]])
+def test_values_of_a_column_stay_what_they_are_alone(columns: list[str] | None) -> None:
+    """Where dtypes differ, the column has the values of each request alone."""
+    truth, number = [ColumnsForm((("x", ListForm(kind, ())),)) for kind in ("BOOL", "INT64")]
+    kinds: list[tuple[bytes, Form]] = [
+        (b'{"x":1.5}', None),
+        (join_columns([b"true"]), truth),
+        (join_columns([b"2"]), number),
+        (b'{"x":null}', None),
+        (b"a\n", TableForm("x")),
+        (join_columns([b"false"]), truth),
+    ]
+
+    def merged(sent: Sequence[tuple[bytes, Form]]) -> pd.DataFrame:
+        bodies, forms = zip(*sent, strict=True)
+        frame = merge(DataFrame(columns=columns), BatchRequests(bodies, [1] * len(sent), forms))
+        assert isinstance(frame, pd.DataFrame)
+        return frame
+
+    alone = [str(merged([one]).x[0]) for one in kinds]
+    assert alone == ["1.5", "True", "2.0", "nan", "a", "False"]
+    for places in (range(len(kinds)), *permutations(range(len(kinds)), 2)):
+        found = merged([kinds[at] for at in places]).x
+        assert list(map(str, found)) == [alone[at] for at in places]
+    assert merged([kinds[0], kinds[2]]).x.dtype == "float64"
+    assert merged([kinds[1], kinds[5]]).x.dtype == bool
 
 
 def test_a_bad_body_of_one_form_leaves_those_of_the_others_alone() -> None:

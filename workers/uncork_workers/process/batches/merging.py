@@ -107,4 +107,8 @@ def _interleave_frames(groups: Sequence[Sequence[int]], merged: Sequence[Any], c
     starts = accumulate(map(len, numbers), initial=0)
     places = [rows + start for rows, start in zip(numbers, starts, strict=False)]
     order = _interleave(groups, places, counts)
-    return pd.concat(list(merged), ignore_index=True).take(order).reset_index(drop=True)
+    kinds = zip(merged[0].columns, *[part.dtypes for part in merged], strict=True)
+    # pandas would join 1.5 and True as 1.5 and 1.0.
+    mixed = {name: object for name, *dtypes in kinds if len(set(dtypes)) > 1}
+    parts = [part.astype(mixed) if mixed else part for part in merged]
+    return pd.concat(parts, ignore_index=True).take(order).reset_index(drop=True)
