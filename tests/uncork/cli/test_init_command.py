@@ -139,6 +139,10 @@ def test_boosters(project: Path) -> None:
     table["kind"] = pd.Categorical(["1", "2"] * 20)
     lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 2).save_model("digits.txt")
     check_same("digits.txt", {"n": 1, "kind": "2"}, name="Digits", file="digits_service.py")
+    table["kind"] = pd.Categorical([True, False] * 20)
+    lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 2).save_model("truths.txt")
+    truths = [{"n": 1, "kind": one} for one in (1, True, None, False)]
+    check_same("truths.txt", *truths, name="Truths", file="truths_service.py")
 
 
 @needs_torch

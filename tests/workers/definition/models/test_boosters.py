@@ -166,6 +166,18 @@ def test_a_truth_value_changes_no_category_of_another_row(project: Path, value: 
     assert [right] == run("model.txt", row)
 
 
+@pytest.mark.parametrize("other", [1, 0, "x", None])
+def test_another_value_changes_no_truth_value(project: Path, other: object) -> None:
+    table = pd.DataFrame({"number": NUMBERS[:, 1], "flag": pd.Categorical(TARGETS)})
+    lightgbm.train(SILENT, lightgbm.Dataset(table, TARGETS), 3).save_model("model.txt")
+    rows = [{"number": 0.5, "flag": flag} for flag in (other, True, False)]
+
+    found = run("model.txt", *rows)
+
+    assert found == [run("model.txt", row)[0] for row in rows]
+    assert found[1] != found[2]
+
+
 def test_categories_that_the_file_lacks_are_rejected(project: Path) -> None:
     table = pd.DataFrame({"code": TARGETS * 1, "kind": pd.Categorical(["x", "y"] * 100)})
     data = lightgbm.Dataset(table, TARGETS, categorical_feature=["code", "kind"])

@@ -88,11 +88,15 @@ def lightgbm_service(path: Path) -> type[Service]:
     class Model(Service):
         categories = tuple(found)
         """The columns that were of the dtype category in training."""
+        booleans = tuple(name for name, known in found.items() if all(type(one) is bool for one in known))
+        """Those whose categories are booleans."""
 
         @api(input=adapter, warmup=example)
         def predict(self, rows: Any) -> Any:
             """Return the output of the objective for each row, such as a probability."""
             # The booster has the categories of its training data; it treats all others as missing.
+            for name in self.booleans:  # pandas takes 1 and True for one category
+                rows[name] = rows[name].where([type(one) is bool for one in rows[name]])
             return booster.predict(rows.astype(dict.fromkeys(found, "category")) if found else rows)
 
     Model.__doc__ = f"The LightGBM model {path.name}."

@@ -134,10 +134,14 @@ def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -
             calls = [_estimated(api.name) for api in apis]
             return _Parts(["joblib"], ["self.model = joblib.load(MODEL)"], calls)
         case ".txt":
-            categories: Sequence[str] = vars(service)["categories"]
+            categories, booleans = [vars(service)[name] for name in ("categories", "booleans")]
+            only_booleans = [
+                f"for name in {list(booleans)!r}:  # pandas takes 1 and True for one category",
+                "    rows[name] = rows[name].where([type(one) is bool for one in rows[name]])",
+            ]
             rows = f"rows.astype({dict.fromkeys(categories, 'category')!r})" if categories else "rows"
-            setup = ["self.model = lightgbm.Booster(model_file=MODEL)"]
-            return _Parts(["lightgbm"], setup, [[f"return self.model.predict({rows})"]])
+            calls = [[*(only_booleans if booleans else []), f"return self.model.predict({rows})"]]
+            return _Parts(["lightgbm"], ["self.model = lightgbm.Booster(model_file=MODEL)"], calls)
     setup = [
         "self.model = xgboost.Booster(model_file=MODEL)",
         'best = self.model.attr("best_iteration")  # by early stopping',
