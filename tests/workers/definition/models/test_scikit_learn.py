@@ -13,11 +13,12 @@ from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import MultinomialNB
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -112,6 +113,32 @@ def test_columns_with_names_become_a_table(project: Path) -> None:
     right, wrong = run("model.joblib", good, {"color": "red"}, trust_pickle=True)
     assert right == 0
     assert "missing 'size'" in wrong
+
+
+ONE_HOT = OneHotEncoder(handle_unknown="ignore")
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        ONE_HOT,
+        make_pipeline(ONE_HOT),
+        make_pipeline(SimpleImputer(strategy="most_frequent"), ONE_HOT),
+        FeatureUnion([("one", ONE_HOT)]),
+        OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
+    ],
+)
+def test_texts_may_be_missing_from_all_rows(project: Path, encoder: Any) -> None:
+    table = pd.DataFrame({"size": [1.0, 2, 3, 4], "kind": ["a", "b"] * 2, "digit": ["1", "2"] * 2})
+    columns = ColumnTransformer([("texts", encoder, ["kind", "digit"])], remainder="passthrough")
+    model = make_pipeline(columns, DecisionTreeClassifier(random_state=0)).fit(table, [0, 1, 0, 1])
+    joblib.dump(model, "model.joblib")
+    rows = [{"size": 1, "kind": kind, "digit": digit} for kind in ("b", None) for digit in ("2", None)]
+
+    found = run("model.joblib", *rows, trust_pickle=True)
+
+    assert found == model.predict(pd.DataFrame(rows)).tolist()
+    assert found == [run("model.joblib", row, trust_pickle=True)[0] for row in rows]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from uncork_workers.wire.values import DefinitionError
 
 _SHOWN_CLASSES = 20
 _NARROW = "float32"
+# How encoders know missing values.
+_MISSING = {float, NoneType}
 
 
 def service(path: Path) -> type[Service]:
@@ -73,7 +76,9 @@ def _input_of(model: Any) -> tuple[Adapter, Any]:
             )
         columns = [str(name) for name in names]
         narrow = columns if _is_narrow(fitted) else ()
-        return DataFrame(columns=columns, dtypes=dict.fromkeys(narrow, _NARROW)), None
+        texts = _columns_of_texts(fitted)
+        dtypes = dict.fromkeys(narrow, _NARROW) | {name: "str" for name in columns if name in texts}
+        return DataFrame(columns=columns, dtypes=dtypes), None
     if count is not None:
         parts = getattr(fitted, "steps", None)
         last = parts[-1][1] if parts and isinstance(parts, list) else fitted
@@ -91,6 +96,21 @@ def _input_of(model: Any) -> tuple[Adapter, Any]:
 def _is_narrow(model: Any) -> bool:
     """Return whether an estimator has clusters of float32: K-means predicts for rows of that type only."""
     return str(getattr(getattr(model, "cluster_centers_", None), "dtype", "")) == _NARROW
+
+
+def _columns_of_texts(model: Any) -> set[str]:
+    """Return the columns of which encoders know only texts: a column without texts fails in them."""
+    steps = getattr(model, "named_steps", None)
+    if isinstance(steps, dict):  # the first of them gets the columns as they are sent
+        return _columns_of_texts(next(iter(steps.values())))
+    parts = getattr(model, "named_transformers_", None) or getattr(model, "named_transformers", None)
+    if isinstance(parts, dict):
+        return {name for part in parts.values() for name in _columns_of_texts(part)}
+    known, names = getattr(model, "categories_", None), getattr(model, "feature_names_in_", None)
+    if not isinstance(known, list) or names is None:
+        return set()
+    pairs = zip(names, known, strict=False)
+    return {str(name) for name, each in pairs if {*map(type, each)} - _MISSING == {str}}
 
 
 def _has_categories(model: Any) -> bool:
