@@ -101,6 +101,47 @@ class Exported:
         return self.values.__dlpack_device__()
 
 
+class Nullable:
+    """An array whose missing values NumPy has only among floats and objects."""
+
+    def __init__(self, values: list[Any], dtype: str) -> None:
+        self.values, self.dtype = values, dtype
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray[Any, Any]:
+        widened = "object" if self.dtype == "bool" else "float64"
+        return np.array(self.values, widened if None in self.values else self.dtype)
+
+    def __getitem__(self, part: slice) -> Nullable:
+        return type(self)(self.values[part], self.dtype)
+
+    def is_null(self) -> Nullable:
+        return type(self)([value is None for value in self.values], "bool")
+
+    def present(self) -> Nullable:
+        return type(self)([value for value in self.values if value is not None], self.dtype)
+
+
+class ArrowArray(Nullable):
+    """Like Arrow's."""
+
+    drop_null = Nullable.present
+
+    @property
+    def null_count(self) -> int:
+        return self.values.count(None)
+
+
+class Series(Nullable):
+    """Like that of Polars."""
+
+    drop_nulls = Nullable.present
+
+    def null_count(self) -> int:
+        return self.values.count(None)
+
+
+ArrowArray.__module__, Series.__module__ = "pyarrow.lib", "polars.series.series"
+
 Make = Callable[..., Any]
 LIBRARIES: list[Make] = [Tensor, Parameter, CupyArray, JaxArray, Exported]
 BOTH: list[Make] = [Tensor, JaxArray]
@@ -289,9 +330,12 @@ def test_other_arrays_of_pandas_are_columns_and_results() -> None:
         (pd.array([1, None], dtype="UInt8"), "UINT8"),
         (pd.array([True, None], dtype="boolean"), "BOOL"),
         (pd.array([1.5, None], dtype="Float32"), "FP32"),
+        *[(make([2**53 + 1, None], "int64"), "INT64") for make in (ArrowArray, Series)],
+        *[(make([True, None], "bool"), "BOOL") for make in (ArrowArray, Series)],
+        *[(make([0.1, None], "float64"), "FP64") for make in (ArrowArray, Series)],
     ],
 )
-def test_arrays_of_pandas_keep_their_types_beside_missing_values(array: Any, datatype: str) -> None:
+def test_arrays_keep_their_types_beside_missing_values(array: Any, datatype: str) -> None:
     for results, first in ((array, array[:1]), ({"x": array}, {"x": array[:1]})):
         company = split_results(encode(on_host(results), expected=2), [1, 1])
         alone = split_results(encode(on_host(first), expected=1), [1])

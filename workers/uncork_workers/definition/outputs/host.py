@@ -109,6 +109,8 @@ def _reader(kind: type) -> Reader | None:
         return None
     if "pandas" in libraries and hasattr(kind, "__array__"):
         return _of_pandas
+    if libraries & {"pyarrow", "polars"} and hasattr(kind, "null_count"):
+        return _of_nullable
     if hasattr(kind, "__array__"):
         return np.asarray
     return np.from_dlpack if hasattr(kind, "__dlpack__") else None
@@ -125,6 +127,22 @@ def _of_torch(tensor: Any) -> np.ndarray[Any, Any]:
         bits = tensor.detach().view(sys.modules["torch"].int16)
         return bits.numpy(force=True).view(BFLOAT16)  # type: ignore[no-any-return]
     return tensor.numpy(force=True)  # type: ignore[no-any-return]
+
+
+def _of_nullable(array: Any) -> np.ndarray[Any, Any]:
+    """Read an array of Arrow or a Series of Polars."""
+    count = array.null_count
+    found = np.asarray(array)
+    if not (count() if callable(count) else count):
+        return found
+    present = np.asarray(array.drop_null() if hasattr(array, "drop_null") else array.drop_nulls())
+    if present.dtype.kind not in "biu":
+        return found
+    # NumPy gives them another type where some are missing.
+    missing = np.asarray(array.is_null())
+    values = np.zeros(len(missing), present.dtype)
+    values[~missing] = present
+    return np.ma.masked_array(values, missing)
 
 
 def _of_pandas(array: Any) -> np.ndarray[Any, Any]:
