@@ -241,6 +241,15 @@ def test_validators_that_change_their_input_get_it_anew() -> None:
         Json(type=Renamed).merge_columns([join_columns([b"1.5"])], form, [1])
 
 
+def test_names_of_tensors_are_keys_as_in_json() -> None:
+    form = ColumnsForm((("1", ListForm("FP64", ())), ("2", ListForm("FP64", ()))))
+    adapter = Json(type=dict[int, float])
+
+    rows = adapter.merge_columns([join_columns([b"0.5", b"1.5"])], form, [1])
+
+    assert rows == adapter.merge([b'{"1":0.5,"2":1.5}']) == [{1: 0.5, 2: 1.5}]
+
+
 def test_rows_of_tensors_are_checked_too() -> None:
     assert pair_of(tuple[int, int]) == [(1, 2), (3, 4)]
     assert pair_of(Pair) == [Pair((1, 2)), Pair((3, 4))]

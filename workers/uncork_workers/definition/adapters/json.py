@@ -113,7 +113,8 @@ class _Reader:
 
     def convert(self, items: Callable[[], list[Any]]) -> list[Any]:
         try:
-            return msgspec.convert(items(), list[self._kind])  # type: ignore[name-defined]
+            # In JSON, too, keys are texts and may mean numbers.
+            return msgspec.convert(items(), list[self._kind], str_keys=True)  # type: ignore[name-defined]
         except msgspec.ValidationError as error:
             raise self._wrong(error) from error
 
