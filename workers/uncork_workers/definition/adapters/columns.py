@@ -64,7 +64,11 @@ def column_of_json(name: str, values: list[Value], dtype: np.dtype[Any] | None) 
     try:
         numbers = np.array(values, dtype="f8" if dtype.kind == "f" else dtype)
     except OverflowError:
-        raise _wrong(name, dtype, "a number that is too large") from None
+        if dtype.kind == "f":
+            raise _wrong(name, dtype, "a number that is too large") from None
+        limits = np.iinfo(dtype)
+        wrong = next(value for value in values if not limits.min <= value <= limits.max)  # type: ignore[operator]
+        raise _wrong(name, dtype, f"{wrong}, which is out of range") from None
     return _narrowed(name, numbers, dtype)
 
 
