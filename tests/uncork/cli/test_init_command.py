@@ -203,6 +203,7 @@ def test_the_length_of_sentence_transformers_is_written(project: Path) -> None:
     compile(text, "service.py", "exec")
     assert "most = min(2, self.tokenizer.model_max_length)" in text
     assert "truncation=True, max_length=most)" in text
+    assert 'self.tokenizer.padding_side = "right"' in text
 
 
 @pytest.mark.parametrize("config", [ENCODER, CLASSIFIER, {**CLASSIFIER, "id2label": {"0": "LABEL_0"}}])

@@ -175,6 +175,21 @@ def test_sentence_transformers_say_how_to_pool(project: Path) -> None:
 
 
 @needs_torch
+@pytest.mark.parametrize("mode", ["mean", "cls"])
+def test_a_longer_text_moves_no_token_of_an_embedding(project: Path, mode: str) -> None:
+    alone = save("BertModel")
+    settings = json.loads(Path("bert-tiny/tokenizer_config.json").read_text())
+    write("tokenizer_config.json", {**settings, "padding_side": "left"})
+    write("modules.json", [{"type": "sentence_transformers.models.Pooling"}])
+    write("1_Pooling/config.json", {"pooling_mode": mode})
+
+    found = run("bert-tiny", *TEXTS, api="embed")
+
+    vectors = [alone(text).last_hidden_state[0] for text in TEXTS]
+    assert_embeddings(found, [one[0] if mode == "cls" else one.mean(0) for one in vectors])
+
+
+@needs_torch
 def test_a_classifier_has_labels_and_probabilities(project: Path) -> None:
     alone = save("BertForSequenceClassification", id2label={0: "no", 1: "maybe", 2: "yes"})
 

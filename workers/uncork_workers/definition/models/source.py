@@ -221,6 +221,7 @@ def _of_texts(path: Path, service: type[Service], apis: Sequence[ApiDescription]
     ]
     run = ["with torch.inference_mode():", "    output = self.model(**tokens)"]
     if apis[0].name == "embed":
+        setup.append('self.tokenizer.padding_side = "right"  # the first token stays the first')
         most, length = "self.tokenizer.model_max_length", ""
         if (own := pooling_of(path).most_tokens) < math.inf:
             most, length = f"min({int(own)}, {most})", ", max_length=most"

@@ -45,7 +45,7 @@ class Encoder:
         transformers.utils.logging.disable_progress_bar()  # it would run through the log
         # Nothing is downloaded, and no code in the folder runs.
         local = {"local_files_only": True, "trust_remote_code": False}
-        self._tokenizer = load(
+        self.tokenizer = load(
             "transformers", lambda: transformers.AutoTokenizer.from_pretrained(folder, **local)
         )
         weights = {"use_safetensors": True} if safe else {}
@@ -54,7 +54,7 @@ class Encoder:
         )
         self._device = "cuda" if self._torch.cuda.is_available() else "cpu"
         self._model = model.eval().to(self._device)
-        most = min(most_tokens, _most_tokens(self._tokenizer, model.config))
+        most = min(most_tokens, _most_tokens(self.tokenizer, model.config))
         self._cut = {"truncation": True, "max_length": int(most)} if most < math.inf else {}
         log.info("loaded %s on %s", folder.name, self._device)
 
@@ -76,12 +76,12 @@ class Encoder:
             ids = [
                 one[: self._cut.get("max_length")]
                 if isinstance(one, list)
-                else self._tokenizer(one, **self._cut)["input_ids"]
+                else self.tokenizer(one, **self._cut)["input_ids"]
                 for one in texts
             ]
-            tokens = self._tokenizer.pad({"input_ids": ids}, return_tensors="pt")
+            tokens = self.tokenizer.pad({"input_ids": ids}, return_tensors="pt")
         else:
-            tokens = self._tokenizer(list(texts), padding=True, return_tensors="pt", **self._cut)
+            tokens = self.tokenizer(list(texts), padding=True, return_tensors="pt", **self._cut)
         tokens = tokens.to(self._device)
         with self._torch.inference_mode():
             return self._model(**tokens), tokens["attention_mask"]
@@ -126,6 +126,8 @@ def _embedder(path: Path, *, safe: bool) -> type[Service]:
     class Model(Service):
         def setup(self) -> None:
             self.encode = Encoder(path, "AutoModel", safe=safe, most_tokens=pooling.most_tokens)
+            # On the left, padding would move the first token and the positions of all.
+            self.encode.tokenizer.padding_side = "right"
 
         @embeddings(mb_max_batch_size=MOST_BYTES)
         def embed(self, inputs: list[str | list[int]]) -> tuple[Any, Any]:
