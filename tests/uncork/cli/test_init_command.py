@@ -1,6 +1,7 @@
 """``uncork init``: the file that it writes serves what the model file serves."""
 
 import importlib
+import json
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -201,12 +202,39 @@ def test_the_length_of_sentence_transformers_is_written(project: Path) -> None:
 
     text = Path("service.py").read_text()
     compile(text, "service.py", "exec")
-    assert "most = min(2, self.tokenizer.model_max_length)" in text
-    assert "truncation=True, max_length=most)" in text
+    assert "row[:2] if isinstance(row, list)" in text
+    assert "truncation=True, max_length=2)" in text
     assert 'self.tokenizer.padding_side = "right"' in text
 
 
-@pytest.mark.parametrize("config", [ENCODER, CLASSIFIER, {**CLASSIFIER, "id2label": {"0": "LABEL_0"}}])
+TEXT_MODELS = [ENCODER, CLASSIFIER, {**CLASSIFIER, "id2label": {"0": "LABEL_0"}}]
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", ["BertModel", "BertForSequenceClassification"])
+def test_texts_are_cut_where_only_the_model_says(project: Path, kind: str) -> None:
+    save(kind, max_position_embeddings=5)
+    settings = json.loads(Path("bert-tiny/tokenizer_config.json").read_text())
+    write("tokenizer_config.json", {**settings, "model_max_length": 10**30})
+    check_same("bert-tiny", "good day bad day good bad", name="BertTiny", file=f"{kind.lower()}_cut.py")
+
+
+@pytest.mark.parametrize("config", TEXT_MODELS)
+@pytest.mark.parametrize(("limit", "most"), [(None, 512), (10**30, 512), (256, 256), (8192, 514)])
+def test_the_length_of_texts_is_written(
+    project: Path, config: dict[str, object], limit: int | None, most: int
+) -> None:
+    """A tokenizer without a limit would cut nothing."""
+    write("config.json", {**config, "max_position_embeddings": 514})
+    write("tokenizer_config.json", {} if limit is None else {"model_max_length": limit})
+    write("model.safetensors", "")
+
+    assert init("bert-tiny").exit_code == 0
+
+    assert f", truncation=True, max_length={most})" in Path("service.py").read_text()
+
+
+@pytest.mark.parametrize("config", TEXT_MODELS)
 def test_text_models_are_written_without_their_libraries(project: Path, config: object) -> None:
     write("config.json", config)
     write("model.safetensors", "")

@@ -10,7 +10,7 @@ import msgspec
 
 from uncork_workers.definition.adapters import DataFrame
 from uncork_workers.definition.models.targets import is_model_folder
-from uncork_workers.definition.models.transformers import MOST_BYTES, pooling_of
+from uncork_workers.definition.models.transformers import MOST_BYTES, most_tokens_of, pooling_of
 from uncork_workers.definition.service import ApiDefinition, Service, find_apis
 from uncork_workers.definition.text_models import EXAMPLE
 from uncork_workers.wire.schema import ApiDescription
@@ -220,17 +220,15 @@ def _of_texts(path: Path, service: type[Service], apis: Sequence[ApiDescription]
         f"self.model = transformers.{loader}.from_pretrained(MODEL, local_files_only=True).eval()",
     ]
     run = ["with torch.inference_mode():", "    output = self.model(**tokens)"]
+    own = pooling_of(path).most_tokens if apis[0].name == "embed" else math.inf
+    most = min(own, most_tokens_of(path))
+    cut = f", truncation=True, max_length={int(most)}" if most < math.inf else ""
     if apis[0].name == "embed":
         setup.append('self.tokenizer.padding_side = "right"  # the first token stays the first')
-        most, length = "self.tokenizer.model_max_length", ""
-        if (own := pooling_of(path).most_tokens) < math.inf:
-            most, length = f"min({int(own)}, {most})", ", max_length=most"
+        part = f"[:{int(most)}]" if cut else ""
         ids = [
-            f"most = {most}",
             "ids = [",
-            "    row[:most]",
-            "    if isinstance(row, list)",
-            f'    else self.tokenizer(row, truncation=True{length})["input_ids"]',
+            f'    row{part} if isinstance(row, list) else self.tokenizer(row{cut})["input_ids"]',
             "    for row in rows",
             "]",
             'tokens = self.tokenizer.pad({"input_ids": ids}, return_tensors="pt")',
@@ -239,11 +237,11 @@ def _of_texts(path: Path, service: type[Service], apis: Sequence[ApiDescription]
     elif apis[0].name == "rank":
         pairs = [
             "pairs = [(row.query, row.text) for row in rows]",
-            'tokens = self.tokenizer(pairs, padding=True, truncation=True, return_tensors="pt")',
+            f'tokens = self.tokenizer(pairs, padding=True, return_tensors="pt"{cut})',
         ]
         calls = [[*pairs, *run, "return output.logits.float().sigmoid()[:, 0].numpy()"]]
     else:
-        tokens = 'tokens = self.tokenizer(rows, padding=True, truncation=True, return_tensors="pt")'
+        tokens = f'tokens = self.tokenizer(rows, padding=True, return_tensors="pt"{cut})'
         labels = "labels = self.model.config.id2label"
         several = vars(service)["has_several"]
         scores = f"scores = output.logits.float().{'sigmoid()' if several else 'softmax(1)'}"

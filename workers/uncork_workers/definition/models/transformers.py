@@ -54,7 +54,8 @@ class Encoder:
         )
         self._device = "cuda" if self._torch.cuda.is_available() else "cpu"
         self._model = model.eval().to(self._device)
-        most = min(most_tokens, _most_tokens(self.tokenizer, model.config))
+        positions = getattr(model.config, "max_position_embeddings", None)
+        most = min(most_tokens, _most_tokens(self.tokenizer.model_max_length, positions))
         self._cut = {"truncation": True, "max_length": int(most)} if most < math.inf else {}
         log.info("loaded %s on %s", folder.name, self._device)
 
@@ -87,11 +88,11 @@ class Encoder:
             return self._model(**tokens), tokens["attention_mask"]
 
 
-def _most_tokens(tokenizer: Any, config: Any) -> float:
-    positions = getattr(config, "max_position_embeddings", None) or 0
-    longest = positions if positions > 0 else math.inf
-    if tokenizer.model_max_length < _UNLIMITED:
-        return min(longest, float(tokenizer.model_max_length))
+def _most_tokens(limit: float, positions: int | None) -> float:
+    """Return the most tokens of a text, given the limit of its tokenizer and the positions of the model."""
+    longest = positions if positions and positions > 0 else math.inf
+    if limit < _UNLIMITED:
+        return min(longest, float(limit))
     return longest - 2  # models like RoBERTa have two positions that no token takes
 
 
@@ -240,6 +241,17 @@ def pooling_of(path: Path) -> _Pooling:
     most = _read(settings).get("max_seq_length") if settings.is_file() else None
     most_tokens = most if isinstance(most, int) and most > 0 else math.inf
     return _Pooling(_POOLING[mode], most_tokens)
+
+
+def most_tokens_of(path: Path) -> float:
+    """Return the most tokens of a text, as the configurations of a model and its tokenizer say."""
+    settings = path / "tokenizer_config.json"
+    limit = (_read(settings) if settings.is_file() else {}).get("model_max_length")
+    positions = _read(path / "config.json").get("max_position_embeddings")
+    return _most_tokens(
+        limit if isinstance(limit, int | float) else math.inf,
+        positions if isinstance(positions, int) else None,
+    )
 
 
 def _read(file: Path, kind: type[Any] = dict) -> Any:
