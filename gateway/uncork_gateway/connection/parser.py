@@ -109,7 +109,10 @@ class RequestParser:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header, without the space that httptools leaves after it (RFC 9110, 5.5)."""
         if self._receiver.state is not HEAD:
-            return  # A trailer must not pass for a header.
+            # A trailer must not pass for a header. This one would make httptools skip further requests.
+            if name.lower() in (b"connection", b"proxy-connection"):
+                raise BadRequest("Connection cannot be a trailer; send it in the head of the request")
+            return
         value = value.rstrip(b" \t")
         check_header(name, value)
         if len(self.headers) == self._max_fields:
