@@ -74,7 +74,7 @@ def pick_lines(lines: bytes, groups: Sequence[Sequence[int]]) -> list[bytes]:
 
 
 def lines_of(text: bytes) -> list[bytes]:
-    """Return the lines of valid CSV, each with its line end; a quoted field may contain line ends."""
+    """Return the lines of CSV, each with its line end; a quoted field may contain line ends."""
     if b'"' not in text:
         return text.splitlines(keepends=True)
     lines: list[bytes] = []
@@ -86,7 +86,7 @@ def lines_of(text: bytes) -> list[bytes]:
         if quotes % 2 == 0:
             lines.append(b"".join(pieces))
             pieces, quotes = [], 0
-    return lines
+    return [*lines, b"".join(pieces)] if pieces else lines
 
 
 def lines_under(header: bytes, text: bytes) -> list[bytes]:

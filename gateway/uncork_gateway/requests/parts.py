@@ -297,7 +297,7 @@ def joined(results: Sequence[HandlerResult], rows: Sequence[Sequence[int]]) -> H
         raise HandlerFailed("the handler returned several media types for the rows of one request")
     bodies, form = [result.body for result in results], first.form
     if first.content_type:
-        return replace(first, body=_joined_csv(bodies, first.content_type, order))
+        return replace(first, body=_joined_csv(bodies, first.content_type, list(map(len, rows)), order))
     if any(result.form != form for result in results):
         texts = [
             text
@@ -323,10 +323,19 @@ def _joined(bodies: Sequence[bytes], form: RowsForm, order: Sequence[int]) -> by
     return picked.data
 
 
-def _joined_csv(bodies: Sequence[bytes], media_type: str, order: Sequence[int]) -> bytes:
-    header = lines_of(bodies[0])[0] if media_type == CSV else b""
-    tables = [lines_under(header, body) for body in bodies] if header else []
-    if not header or any(table[0] != header for table in tables):
-        raise HandlerFailed(f"results in {media_type} for the rows of one request cannot be joined")
-    lines = list(chain.from_iterable([table[1:] for table in tables]))
-    return b"".join([header, *[lines[at] for at in order]])
+def _joined_csv(
+    bodies: Sequence[bytes], media_type: str, counts: Sequence[int], order: Sequence[int]
+) -> bytes:
+    """Join tables with one header; ``counts`` are the rows that each must have."""
+    if media_type == CSV:
+        # A handler's own text need not end its last line.
+        bodies = [body if body.endswith((b"\r", b"\n")) else body + b"\r\n" for body in bodies]
+        header = lines_of(bodies[0])[0]
+        tables = [lines_under(header, body) for body in bodies]
+        if all(
+            table[0] == header and len(table) == count + 1
+            for table, count in zip(tables, counts, strict=True)
+        ):
+            lines = list(chain.from_iterable([table[1:] for table in tables]))
+            return b"".join([header, *[lines[at] for at in order]])
+    raise HandlerFailed(f"results in {media_type} for the rows of one request cannot be joined")

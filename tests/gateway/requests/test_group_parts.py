@@ -121,13 +121,18 @@ def test_objects_keep_the_types_in_which_their_parts_agree() -> None:
     [
         (("text/csv", b"a\r\n1\r\n"), ("", b"1"), "several media types"),
         (("text/csv", b"a\r\n1\r\n"), ("text/csv", b"b\r\n1\r\n"), "cannot be joined"),
+        *[
+            (("text/csv", b"a\r\n1\r\n"), ("text/csv", other), "cannot be joined")
+            for other in (b"", b"a", b"a\r\n", b"a\r\n1\r\n2\r\n", b'a\r\n1\r\n2"', b'"a\r\n1\r\n')
+        ],
         (("image/png", b"1"), ("image/png", b"2"), "results in image/png .* cannot be joined"),
     ],
 )
 def test_what_cannot_be_joined_is_the_handlers_fault(one: Any, other: Any, says: str) -> None:
     results = [HandlerResult(200, body, content_type=kind) for kind, body in (one, other)]
-    with pytest.raises(HandlerFailed, match=says):
-        joined(results, [[0], [1]])
+    for each in (results, results[::-1]):
+        with pytest.raises(HandlerFailed, match=says):
+            joined(each, [[0], [1]])
 
 
 def test_columns_of_parts_may_come_in_another_order() -> None:
@@ -136,6 +141,21 @@ def test_columns_of_parts_may_come_in_another_order() -> None:
     found = joined([HandlerResult(200, body, content_type="text/csv") for body in bodies], [[1], [0, 2]])
 
     assert found.body == b'a,"b\n"\r\n2,"x\r\ny"\r\n1,\r\n3,"p,q"\r\n'
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_the_last_line_of_a_part_need_not_end(end: bytes) -> None:
+    """As in RFC 4180. The result of the whole has a line for each row."""
+    bodies = b"a,b\r\n1,2" + end, b"a,b\r\n3,4\r\n5,6" + end
+
+    found = joined([HandlerResult(200, body, content_type="text/csv") for body in bodies], [[1], [0, 2]])
+
+    assert [line.split(b",") for line in found.body.splitlines()] == [
+        [b"a", b"b"],
+        [b"3", b"4"],
+        [b"1", b"2"],
+        [b"5", b"6"],
+    ]
 
 
 API = ApiDescription(name="echo", route="/", input={"kind": "json"}, group_by="g")
