@@ -155,8 +155,7 @@ def _as_wanted(tensor: Tensor, binary: bool) -> Tensor:
         values = msgspec.json.decode(b"[%b]" % tensor.data)
         values = [math.nan if value is None else value for value in values]
         return msgspec.structs.replace(tensor, form="binary", data=encoded(values, tensor.datatype))
-    flat = msgspec.structs.replace(tensor, shape=(math.prod(tensor.shape),))
-    data = b",".join(json_rows(flat)) if tensor.data else b""
+    data = msgspec.json.encode(_array(tensor).ravel().tolist())[1:-1] if tensor.data else b""
     return msgspec.structs.replace(tensor, form="flat", data=data)
 
 

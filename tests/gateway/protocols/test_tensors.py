@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.examples import at_most
+from tests.gateway.cost.budget import Bytecodes
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.protocols.raw_json import Malformed
 from uncork_gateway.protocols.tensor_rows import (
@@ -28,7 +29,7 @@ from uncork_gateway.protocols.tensors import (
     concatenate,
     split_rows,
 )
-from uncork_workers.wire.forms import ListForm
+from uncork_workers.wire.forms import ListForm, TensorForm
 
 DTYPES = {
     "BOOL": "?",
@@ -242,6 +243,21 @@ def test_what_results_become(rows: list[bytes], datatype: str, shape: tuple[int,
     (one,) = output_tensors(b",".join(rows), None, rows=len(rows), binary=lambda name: False)
 
     assert one == Tensor(name="output-0", datatype=datatype, shape=shape, form="flat", data=data)
+
+
+def test_binary_results_are_written_as_json_at_once() -> None:
+    """The worker gives all outputs of a request in binary if the client wants one of them so."""
+
+    def bytecodes(count: int) -> int:
+        array = np.linspace(-1, 1, count, dtype="<f4")
+        array[1] = np.nan
+        form = TensorForm("FP32", (2, count // 4))
+        with Bytecodes() as counted:
+            (one,) = output_tensors(array.tobytes(), form, rows=2, binary=lambda name: False)
+        assert one.data == b",".join(json_rows(binary(array, "FP32")))
+        return counted.bytecodes
+
+    assert bytecodes(4000) == bytecodes(400)
 
 
 @pytest.mark.parametrize(
