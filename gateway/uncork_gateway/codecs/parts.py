@@ -12,7 +12,7 @@ from uncork_gateway.codecs.base import Marshalled, Part
 from uncork_gateway.codecs.cost import NO_COST, Cost
 from uncork_gateway.codecs.csv import lines_of
 from uncork_gateway.protocols.raw_json import elements
-from uncork_gateway.protocols.tensors import Tensor, pick_rows
+from uncork_gateway.protocols.tensors import Tensor, pick_rows, split_rows
 from uncork_workers.wire.forms import ColumnsForm, Form, ListForm, TableForm, TensorForm
 from uncork_workers.wire.messages import RowPath
 from uncork_workers.wire.tensors import join_columns, split_columns
@@ -87,8 +87,8 @@ class _Divided(Sequence[Part]):
 
 
 def _groups(rows: int, of_rows: Sequence[float], count: int) -> list[Sequence[int]]:
-    """Return the numbers of the rows of each part."""
-    if not of_rows:
+    """Return the numbers of the rows of each part: ranges if all rows cost the same, else lists."""
+    if not of_rows or min(of_rows) == max(of_rows):
         ends = [rows * number // count for number in range(count + 1)]
         return [range(start, end) for start, end in pairwise(ends)]
     each, most_rows = sum(of_rows) / count, 2 * rows / count
@@ -116,7 +116,10 @@ def _pick(body: bytes, form: Form, count: int, groups: Sequence[Sequence[int]]) 
                 form="binary" if isinstance(form, TensorForm) else "flat",
                 data=body,
             )
-            return [piece.data for piece in pick_rows(tensor, groups)]
+            # Cut where parts end, not into single rows: all columns together may have very many.
+            is_cut = isinstance(groups[0], range)
+            pieces = split_rows(tensor, list(map(len, groups))) if is_cut else pick_rows(tensor, groups)
+            return [piece.data for piece in pieces]
         case ColumnsForm(columns):
             bodies = zip(columns, split_columns(body), strict=True)
             picked = [_pick(column, each, count, groups) for (_, each), column in bodies]

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gateway.cost.budget import Bytecodes
 from uncork_gateway.codecs import Marshalled, make_codec
 from uncork_gateway.codecs.base import of_columns, of_tensor
-from uncork_gateway.codecs.cost import unweighed
+from uncork_gateway.codecs.cost import Weigh, make_weigh, unweighed
 from uncork_gateway.codecs.parts import divided
 from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.messages import RowPath
@@ -80,6 +81,21 @@ def test_each_part_is_the_request_with_its_rows(kind: str, count: int) -> None:
         )
         assert plain(part) == plain(alone)
     assert msgspec.structs.replace(found, parts=()) == whole
+
+
+@pytest.mark.parametrize("weigh", [unweighed, make_weigh(2.5)])
+def test_equal_rows_are_cut_where_parts_end(weigh: Weigh) -> None:
+    """Not into single rows."""
+
+    def bytecodes(rows: int) -> int:
+        columns = [Tensor("x", "INT8", (rows,), "binary", bytes(rows))] * 3
+        whole = of_columns(columns, weigh)
+        with Bytecodes() as counted:
+            parts = divided(whole, 3).parts
+        assert sum([part.payload.rows for part in parts]) == rows
+        return counted.bytecodes
+
+    assert bytecodes(3000) == bytecodes(300)
 
 
 @pytest.mark.parametrize(("rows", "count"), [(1, 9), (5, 1)])
