@@ -7,13 +7,15 @@ be cheap.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from uncork_gateway.codecs.cost import NO_COST, Cost, Weigh, unweighed
+from uncork_gateway.codecs.cost import NO_COST, Cost, Weigh, reads_rows
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.protocols.tensor_rows import json_objects, json_rows, values_of
 from uncork_gateway.protocols.tensors import Tensor
@@ -179,24 +181,35 @@ class Codec(Protocol):
         """
 
 
+def check_weighed(tensors: Sequence[Tensor], weigh: Weigh, limits: Limits) -> None:
+    """Check how many values and lists a request's tensors have as JSON, if ``weigh`` reads it.
+
+    Raises:
+        TooMany: if there are too many.
+    """
+    if reads_rows(weigh):
+        # An axis of length 1 takes no bytes of a tensor, but a list around each value.
+        limits.check_values(sum([sum(accumulate(tensor.shape, operator.mul)) for tensor in tensors]))
+
+
 def of_tensor(tensor: Tensor, weigh: Weigh, *, key: Hashable = None) -> Marshalled:
-    """Convert a tensor to a request without re-encoding it; ``weigh`` gets its rows as JSON."""
-    cost = NO_COST if weigh is unweighed else weigh(json_rows(tensor))
-    return Marshalled(
-        values_of(tensor), rows=tensor.shape[0], key=key, single=False, cost=cost, form=_form(tensor)
-    )
+    """Convert a checked tensor to a request without re-encoding it; ``weigh`` gets its rows as JSON."""
+    rows = tensor.shape[0]
+    cost = weigh(json_rows(tensor) if reads_rows(weigh) else [b""] * rows)
+    return Marshalled(values_of(tensor), rows=rows, key=key, single=False, cost=cost, form=_form(tensor))
 
 
 def of_columns(tensors: Sequence[Tensor], weigh: Weigh, *, key: Hashable = None) -> Marshalled:
-    """Convert named tensors to a request without re-encoding them; ``weigh`` gets the rows as JSON.
+    """Convert checked tensors to a request without re-encoding them; ``weigh`` gets the rows as JSON.
 
     Raises:
         BadRequest: if the cost cannot be computed.
     """
-    cost = NO_COST if weigh is unweighed else weigh(json_objects(tensors))
+    rows = tensors[0].shape[0]
+    cost = weigh(json_objects(tensors) if reads_rows(weigh) else [b""] * rows)
     return Marshalled(
         join_columns(map(values_of, tensors)),
-        rows=tensors[0].shape[0],
+        rows=rows,
         key=key,
         single=False,
         cost=cost,

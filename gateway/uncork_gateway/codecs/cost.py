@@ -1,6 +1,7 @@
 """The cost of a request's rows, by the ``cost`` of ``@api``."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -37,13 +38,27 @@ def make_weigh(cost: float | str | None, limits: Limits = DEFAULT_LIMITS) -> Wei
         case str() as field:
             return lambda rows: _cost(_field_cost(row, field, limits) for row in rows)
         case number:
-            each = rounded_cost(number)
-            return lambda rows: Cost(each * len(rows), each, [each] * len(rows))
+            return EqualCost(rounded_cost(number))
+
+
+@dataclass(frozen=True, slots=True)
+class EqualCost:
+    """Weighs all rows alike, whatever they contain."""
+
+    each: float
+
+    def __call__(self, rows: Sequence[Row]) -> Cost:
+        return Cost(self.each * len(rows), self.each, [self.each] * len(rows))
 
 
 def unweighed(rows: Sequence[Row]) -> Cost:
     """Return no cost, for APIs that count rows."""
     return NO_COST
+
+
+def reads_rows(weigh: Weigh) -> bool:
+    """Return True if the cost of rows depends on their content, not only on their number."""
+    return weigh is not unweighed and not isinstance(weigh, EqualCost)
 
 
 NO_COST = Cost()

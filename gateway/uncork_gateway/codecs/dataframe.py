@@ -9,8 +9,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from uncork_dispatcher.wording import plural
-from uncork_gateway.codecs.base import Marshalled, of_columns
-from uncork_gateway.codecs.cost import Weigh, unweighed
+from uncork_gateway.codecs.base import Marshalled, check_weighed, of_columns
+from uncork_gateway.codecs.cost import Weigh, reads_rows, unweighed
 from uncork_gateway.codecs.csv import Table, first_repeated, pick_lines, read_lines, read_table, write_header
 from uncork_gateway.codecs.groups import NO_GROUPS, RowGroups
 from uncork_gateway.errors import BadRequest
@@ -113,7 +113,10 @@ class DataFrameCodec:
         names = tuple([tensor.name for tensor in tensors])
         self._check_names(names)
         key = names if self._columns is None else None
-        return self._groups.divide_columns(tensors, lambda some: of_columns(some, self._weigh, key=key))
+        check_weighed(tensors, self._weigh, self.limits)
+        return self._groups.divide_columns(
+            tensors, lambda some: of_columns(some, self._weigh, key=key), self.limits
+        )
 
     def _from_rows(self, body: bytes, rows: Sequence[bytes | Raw]) -> Marshalled:
         if not rows:
@@ -131,17 +134,20 @@ class DataFrameCodec:
         return Marshalled(body, rows=len(rows), key=key, single=False, cost=self._weigh(rows))
 
     def _from_csv(self, table: Table) -> Marshalled:
-        """Keep the rows as lines. If the API defines a cost, it is computed from their JSON."""
+        """Keep the rows as lines. A cost that depends on their content is computed from their JSON."""
         self._check_names(table.names)
         form = TableForm(write_header(table.names))
         fields: list[list[str]] = []
-        if self._groups.fields or self._weigh is not unweighed:
+        is_read = reads_rows(self._weigh)
+        if self._groups.fields or is_read:
             self.limits.check_values(table.rows * len(table.names))
             fields = read_lines(table.lines)
 
         def marshal(lines: bytes, rows: Sequence[int]) -> Marshalled:
-            texts = [] if self._weigh is unweighed else [[*map(_json_value, fields[at])] for at in rows]
-            cost = self._weigh(objects(table.names, texts))
+            texts = [b""] * len(rows)
+            if is_read:
+                texts = objects(table.names, [[*map(_json_value, fields[at])] for at in rows])
+            cost = self._weigh(texts)
             return Marshalled(lines, rows=len(rows), key=form, single=False, cost=cost, form=form)
 
         if not self._groups.fields:

@@ -15,6 +15,7 @@ from uncork_gateway.errors import BadRequest
 from uncork_gateway.headers import Header, combined
 from uncork_gateway.protocols.decoding import decode_json
 from uncork_gateway.protocols.lenient_json import read_members
+from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.protocols.raw_json import is_object, members
 from uncork_gateway.protocols.tensor_rows import json_rows
 from uncork_gateway.protocols.tensors import Tensor, pick_rows
@@ -73,12 +74,15 @@ class RowGroups:
         return self.divide_by(read, lambda: marshal(body, rows), parts)
 
     def divide_columns(
-        self, tensors: Sequence[Tensor], marshal: Callable[[Sequence[Tensor]], Marshalled]
+        self,
+        tensors: Sequence[Tensor],
+        marshal: Callable[[Sequence[Tensor]], Marshalled],
+        limits: Limits,
     ) -> Marshalled:
         """Marshal rows that are objects with a value from each tensor, each group alone.
 
         Raises:
-            BadRequest: if a name is no text, or a value is not accepted.
+            BadRequest: if a name is no text, a value is not accepted, or there are too many values to divide.
         """
         # Once for all groups: names can be as long as the body.
         for name in [tensor.name for tensor in tensors]:
@@ -88,12 +92,13 @@ class RowGroups:
                 raise BadRequest(f"the input name {name!r} has half of a character") from None
         if not self.fields:
             return marshal(tensors)
+        rows = tensors[0].shape[0]
 
         def parts(groups: Sequence[Sequence[int]]) -> Iterable[Marshalled]:
+            limits.check_values(rows * len(tensors))
             picked = [pick_rows(tensor, groups) for tensor in tensors]
             return map(marshal, zip(*picked, strict=True))
 
-        rows = tensors[0].shape[0]
         by_name = {tensor.name: tensor for tensor in tensors}
         columns: list[Sequence[bytes | None]] = []
         for field in self.fields:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from uncork_gateway.codecs.base import Marshalled, of_columns, of_tensor
+from uncork_gateway.codecs.base import Marshalled, check_weighed, of_columns, of_tensor
 from uncork_gateway.codecs.cost import Weigh, unweighed
 from uncork_gateway.codecs.groups import NO_GROUPS, RowGroups
 from uncork_gateway.protocols.decoding import decode_json
@@ -59,10 +59,12 @@ class JsonCodec:
         return self._groups.divide(b",".join(rows), rows, self._of_rows)
 
     def marshal_tensor(self, tensor: Tensor) -> Marshalled:
+        check_weighed([tensor], self._weigh, self.limits)
         return self._groups.absent(of_tensor(tensor, self._weigh))
 
     def marshal_columns(self, tensors: Sequence[Tensor]) -> Marshalled:
-        return self._groups.divide_columns(tensors, lambda some: of_columns(some, self._weigh))
+        check_weighed(tensors, self._weigh, self.limits)
+        return self._groups.divide_columns(tensors, lambda some: of_columns(some, self._weigh), self.limits)
 
     def _of_rows(self, body: bytes, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
         return Marshalled(body, rows=len(rows), single=False, cost=self._weigh(rows))

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from uncork_dispatcher.wording import plural
-from uncork_gateway.codecs.base import Marshalled, of_tensor
+from uncork_gateway.codecs.base import Marshalled, check_weighed, of_tensor
 from uncork_gateway.codecs.cost import NO_COST, Weigh, unweighed
 from uncork_gateway.codecs.json import ANY_JSON
 from uncork_gateway.codecs.npy import decode_npy
@@ -77,6 +77,7 @@ class NdArrayCodec:
         ):
             raise BadRequest(f"a row must have shape {_shown(wanted)}, got rows of shape {_shown(got)}")
         open_lengths = tuple([length for each, length in zip(wanted, got, strict=True) if each is None])
+        check_weighed([tensor], self._weigh, self.limits)
         return of_tensor(tensor, self._weigh, key=open_lengths or None)
 
     def marshal_columns(self, tensors: Sequence[Tensor]) -> NoReturn:

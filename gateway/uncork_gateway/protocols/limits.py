@@ -24,7 +24,8 @@ class Limits(NamedTuple):
     Attributes:
         rows: the most rows, and the most members or elements of any object or list that is read.
         values: the most values that are read one by one: in columns of JSON, in CSV with quotes, texts in
-            tensors, numbers in gRPC's typed fields, and members of V2's JSON.
+            tensors, numbers in gRPC's typed fields, members of V2's JSON, and all that are weighed by content
+            or divided into groups.
         counted: the values of the request that were counted before.
     """
 

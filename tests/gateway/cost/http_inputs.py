@@ -104,12 +104,16 @@ def form(times: int) -> Input:
     return post(b"/raw", body, b"Content-Type: multipart/form-data; boundary=b")
 
 
-def binary_texts(times: int) -> Input:
-    data = b"\0\0\0\0" * 16 * times
-    tensor = {"name": "x", "shape": [16 * times], "datatype": "BYTES"}
+def _binary(datatype: str, shape: Sequence[int], data: bytes) -> Input:
+    tensor = {"name": "x", "shape": shape, "datatype": datatype}
     text = json.dumps({"inputs": [{**tensor, "parameters": {"binary_data_size": len(data)}}]}).encode()
     length = b"Inference-Header-Content-Length: %d" % len(text)
     return post(b"/v2/models/fake.weighed/infer", text + data, length)
+
+
+def weighed_inputs(times: int) -> Input:
+    column = {"shape": [4 * times], "data": [1] * 4 * times}
+    return _infer(*[{"name": f"x{key}", **column} for key in range(4)], model="weighed")
 
 
 def npy(times: int) -> Input:
@@ -231,7 +235,12 @@ INPUTS: Mapping[str, Callable[[int], Input]] = {
     "nested_values": lambda times: _infer(
         {"shape": [16 * times, 1], "data": [[1]] * 16 * times}, model="weighed"
     ),
-    "binary_texts": binary_texts,
+    "narrow_values": lambda times: _infer(
+        {"shape": [1, 16 * times, 1], "datatype": "INT8", "data": [1] * 16 * times}, model="weighed"
+    ),
+    "weighed_inputs": weighed_inputs,
+    "binary_numbers": lambda times: _binary("INT8", [1, 64 * times], b"\1" * 64 * times),
+    "binary_texts": lambda times: _binary("BYTES", [16 * times], b"\0\0\0\0" * 16 * times),
     "npy": npy,
     "npy_head": npy_head,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 
 from tests.gateway.dialects.values_stage import v2_body
 from tests.gateway.grpc.bodies import Named, infer_request, predict_request
+from uncork_dispatcher.wording import plural
 from uncork_gateway.codecs import make_codec
+from uncork_gateway.codecs.groups import RowGroups
 from uncork_gateway.codecs.npy import encode_npy
 from uncork_gateway.dialects import V2, Rest
 from uncork_gateway.dialects.inputs import ANY_INPUTS, Inputs
@@ -24,6 +27,7 @@ from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.protocols.limits import Limits
 from uncork_gateway.protocols.raw_json import TooMany, without_strings
 from uncork_gateway.protocols.rows import RowsWire
+from uncork_gateway.protocols.tensors import Tensor
 from uncork_gateway.protocols.v2 import V2Wire
 from uncork_gateway.protocols.wire import Content, Unmergeable
 from uncork_workers.wire.schema import NPY
@@ -33,8 +37,8 @@ LIMITS = Limits(ROWS, VALUES)
 Send = Callable[[int], object]
 
 
-def codec(kind: str, **more: Any) -> Any:
-    return make_codec({"kind": kind, **more}, None, LIMITS)
+def codec(kind: str, cost: float | str | None = None, **more: Any) -> Any:
+    return make_codec({"kind": kind, **more}, cost, LIMITS)
 
 
 def rest(text: Callable[[int], str], inputs: Inputs = ANY_INPUTS) -> Send:
@@ -49,24 +53,41 @@ def ones(count: int) -> str:
     return ",".join(["1"] * count)
 
 
-def v2(name: str, array: Callable[[int], Any], datatype: str = "INT32", inputs: int = 1) -> Send:
+def v2(
+    name: str,
+    array: Callable[[int], Any],
+    datatype: str = "INT32",
+    inputs: int = 1,
+    cost: float | str | None = None,
+) -> Send:
     of: dict[str, Any] = {"model": "m", "inputs": ANY_INPUTS, "saw": lambda outputs: None}
+    takes = codec("json", cost)
 
     def send(count: int) -> object:
         counts = [(count + at) // inputs for at in range(inputs)]
         tensors = [Named(f"x{at}", datatype, array(each)) for at, each in enumerate(counts)]
         match name:
             case "json" | "binary":
-                return V2(codec("json"), **of).read(*v2_body(tensors, binary=name == "binary"))
+                return V2(takes, **of).read(*v2_body(tensors, binary=name == "binary"))
             case "raw" | "typed":
-                return V2Grpc(codec("json"), **of).read(infer_request(*tensors, typed=name == "typed"))
-        return Predict(codec("json"), **of).read(predict_request(*tensors, typed=name == "predict typed"))
+                return V2Grpc(takes, **of).read(infer_request(*tensors, typed=name == "typed"))
+        return Predict(takes, **of).read(predict_request(*tensors, typed=name == "predict typed"))
 
     return send
 
 
 def rows(count: int) -> Any:
     return np.ones((count, 1), "<i4")
+
+
+def numbers(count: int) -> Any:
+    """Return one row, which has ``count`` values and lists as JSON."""
+    return np.ones((1, count - 1), "i1")
+
+
+def csv(count: int) -> bytes:
+    """Return rows of five values without quotes."""
+    return b"a,b,c,d,e\n" + b"1,2,3,4,5\n" * (count // 5)
 
 
 def texts(count: int) -> Any:
@@ -120,7 +141,7 @@ OF_ROWS = {
     ),
     **{name: v2(name, rows) for name in ("json", "binary", "raw", "typed", "predict", "predict typed")},
 }
-OF_VALUES = {
+OF_VALUES: dict[str, Send] = {
     "split": native(
         lambda n: f'{{"columns":["a"],"data":[{",".join(["[1]"] * (n - 1))}]}}', "dataframe", columns=None
     ),
@@ -148,7 +169,23 @@ OF_VALUES = {
         for name in ("typed", "predict typed")
     },
     **{f"{name} texts of two inputs": v2(name, texts, "BYTES", inputs=2) for name in ("binary", "raw")},
+    **{
+        f"weighed {name} of {plural(inputs, 'input')}": v2(name, numbers, "INT8", inputs=inputs, cost="bytes")
+        for name in ("json", "binary", "raw", "predict")
+        for inputs in (1, 2)
+    },
+    **{
+        f"weighed {name} of many axes": v2(name, lambda n: np.ones([1] * n, "i1"), "INT8", cost="bytes")
+        for name in ("json", "binary")
+    },
+    "weighed npy": lambda n: codec("ndarray", "bytes", shape=[None]).decode(
+        encode_npy(b"1" * (n - 1), **_BYTES, shape=(1, n - 1)), NPY
+    ),
+    "weighed csv": lambda n: codec("dataframe", "a", columns=None).decode(csv(n), "text/csv"),
 }
+
+
+TABLES = {"split", "columns", "csv with quotes", "weighed csv"}
 
 
 @pytest.mark.parametrize("form", OF_ROWS)
@@ -158,7 +195,7 @@ def test_rows_are_counted_before_they_are_built(form: str) -> None:
         OF_ROWS[form](ROWS + 1)
 
 
-@pytest.mark.parametrize("form", sorted(set(OF_VALUES) - {"split", "columns", "csv with quotes"}))
+@pytest.mark.parametrize("form", sorted(set(OF_VALUES) - TABLES))
 def test_values_are_counted_before_they_are_built(form: str) -> None:
     OF_VALUES[form](VALUES)
     with pytest.raises(
@@ -168,16 +205,38 @@ def test_values_are_counted_before_they_are_built(form: str) -> None:
         OF_VALUES[form](VALUES + 1)
 
 
-@pytest.mark.parametrize("form", ["split", "columns", "csv with quotes"])
+@pytest.mark.parametrize("form", sorted(TABLES))
 def test_values_of_tables_are_counted(form: str) -> None:
     with pytest.raises(TooMany, match=r"^a request may have at most "):
         OF_VALUES[form](2 * VALUES)
 
 
-def test_numbers_of_tensors_are_not_limited() -> None:
-    """They reach the worker as they came."""
+@pytest.mark.parametrize("cost", [None, 2.5])
+def test_numbers_of_tensors_are_not_limited(cost: float | None) -> None:
+    """They reach the worker as they came, also if all rows have one cost."""
     for name in ("json", "binary", "raw", "predict"):
-        v2(name, lambda n: np.ones((1, n), "<i4"))(10 * VALUES)
+        asked: Any = v2(name, numbers, "INT8", cost=cost)(10 * VALUES)
+        assert asked.cost.total == cost
+    table = codec("dataframe", cost, columns=None).decode(csv(2 * VALUES), "text/csv")
+    assert table.cost.total == (cost and 8 * cost)
+
+
+def test_values_of_all_groups_count_together() -> None:
+    """Those that are weighed, or else the pieces into which the inputs are cut."""
+
+    def marshal(cost: str | None, groups: int, inputs: int, *inner: int) -> object:
+        takes = make_codec({"kind": "json"}, cost, LIMITS, RowGroups(["g"]))
+        data = ones(4 * math.prod(inner)).encode()
+        tensors = [Tensor(f"x{at}", "INT8", (4, *inner), "flat", data) for at in range(inputs)]
+        of_rows = b",".join([b"%d" % (at % groups) for at in range(4)])
+        return takes.marshal_columns([Tensor("g", "INT8", (4,), "flat", of_rows), *tensors])
+
+    marshal(None, 2, 4, 9)
+    marshal(None, 1, 5)
+    marshal("bytes", 2, 1, 3)
+    for cost, inputs, inner in ((None, 5, 1), ("bytes", 1, 4)):
+        with pytest.raises(TooMany, match=rf"^a request may have at most {VALUES} values, got 24; "):
+            marshal(cost, 2, inputs, inner)
 
 
 def test_the_proxy_passes_on_what_it_does_not_take_apart() -> None:
