@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from uncork_gateway.protocols.raw_json import NULL, SPACE, Malformed, objects, without_strings
 from uncork_gateway.protocols.tensors import (
@@ -40,7 +39,7 @@ def json_rows(tensor: Tensor) -> list[bytes]:
     if count and not tensor.data:
         raise Malformed(f"tensor {tensor.name!r} has no values")
     if tensor.form == "binary":
-        return [msgspec.json.encode(row) for row in _array(tensor).tolist()]
+        tensor = _as_wanted(tensor, binary=False)
     if tensor.form == "nested":
         return [row.strip(SPACE) for row in between_commas(tensor.data, range(1, rows + 1), leaves(inner))]
     # Cut into innermost lists, not into single values: there may be very many.
@@ -155,8 +154,7 @@ def _as_wanted(tensor: Tensor, binary: bool) -> Tensor:
         values = msgspec.json.decode(b"[%b]" % tensor.data)
         values = [math.nan if value is None else value for value in values]
         return msgspec.structs.replace(tensor, form="binary", data=encoded(values, tensor.datatype))
-    data = msgspec.json.encode(_array(tensor).ravel().tolist())[1:-1] if tensor.data else b""
-    return msgspec.structs.replace(tensor, form="flat", data=data)
+    return msgspec.structs.replace(tensor, form="flat", data=msgspec.json.encode(_values(tensor))[1:-1])
 
 
 def columns_of(rows: Sequence[bytes]) -> dict[str, list[bytes]] | None:
@@ -176,17 +174,18 @@ def row_texts(rows: bytes) -> list[bytes]:
     return [bytes(text) for text in _texts_decoder.decode(b"[%b]" % rows)]
 
 
-def _array(tensor: Tensor) -> npt.NDArray[Any]:
+def _values(tensor: Tensor) -> list[Any]:
+    """Return the values of a binary tensor, without lists: axes of length 1 would make many."""
     if tensor.datatype == "BYTES":
         try:
-            strings = [element.decode() for element in elements(tensor)]
+            return [element.decode() for element in elements(tensor)]
         except UnicodeDecodeError as error:
             raise malformed(tensor.name, f"an element of BYTES is not valid UTF-8: {error}") from error
-        return np.array(strings, dtype=object).reshape(tensor.shape)
-    values: npt.NDArray[Any] = np.frombuffer(tensor.data, LAYOUTS[tensor.datatype])
+    values = np.frombuffer(tensor.data, LAYOUTS[tensor.datatype])
     if tensor.datatype == "BF16":
         values = widened(values)
-    return values.reshape(tensor.shape)
+    listed: list[Any] = values.tolist()
+    return listed
 
 
 def _inferred(name: str, texts: Sequence[bytes]) -> Tensor:

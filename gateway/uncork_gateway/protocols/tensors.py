@@ -204,7 +204,7 @@ def element_ends(tensor: Tensor) -> list[int]:
 def elements(tensor: Tensor) -> list[bytes]:
     """Return the elements of a binary BYTES tensor; raises as :func:`element_ends`."""
     ends = element_ends(tensor)
-    return [tensor.data[start + LENGTH_BYTES : end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return [tensor.data[start + LENGTH_BYTES : end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _blocks(tensor: Tensor, stops: Sequence[int], width: int) -> list[bytes]:

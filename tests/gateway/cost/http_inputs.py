@@ -239,6 +239,7 @@ INPUTS: Mapping[str, Callable[[int], Input]] = {
         {"shape": [1, 16 * times, 1], "datatype": "INT8", "data": [1] * 16 * times}, model="weighed"
     ),
     "weighed_inputs": weighed_inputs,
+    "weighed_axes": lambda times: _binary("INT8", [1, 80 * times, *[1] * 60], b"\1" * 80 * times),
     "binary_numbers": lambda times: _binary("INT8", [1, 64 * times], b"\1" * 64 * times),
     "binary_texts": lambda times: _binary("BYTES", [16 * times], b"\0\0\0\0" * 16 * times),
     "npy": npy,
