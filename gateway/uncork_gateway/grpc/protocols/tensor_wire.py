@@ -41,7 +41,7 @@ class TensorRequest(msgspec.Struct, frozen=True, kw_only=True):
         message: the message in the form received; None for a part.
         rows: the length of the first axis of every input.
         key: the batch key; requests with the same key share calls.
-        size_bytes: the size of the message, or of a part's inputs.
+        size_bytes: the size of the message, or of its inputs if they are larger; of a part, of its inputs.
     """
 
     message: bytes | None
@@ -129,7 +129,8 @@ class TensorWire(ABC):
             parsed=parsed,
             rows=parsed.tensors[0].shape[0],
             key=(self.method, parsed.rest, parsed.typed, *inputs),
-            size_bytes=len(serialized),
+            # Values that are repeated, or small integers, take more bytes in binary.
+            size_bytes=max(len(serialized), _size(parsed.tensors)),
         )
 
     def cut(self, request: TensorRequest, most_rows: int) -> list[TensorRequest]:
@@ -141,7 +142,7 @@ class TensorWire(ABC):
                 parsed=replace(request.parsed, tensors=inputs),
                 rows=rows,
                 key=request.key,
-                size_bytes=sum([len(tensor.data) for tensor in inputs]),
+                size_bytes=_size(inputs),
             )
             for rows, inputs in cut_rows(request.parsed.tensors, request.rows, most_rows)
         ]
@@ -200,6 +201,10 @@ class TensorWire(ABC):
             raise WrongReply(TOO_MANY) from error
         except (BadRequest, Unmergeable) as error:
             raise WrongReply(str(error)) from error
+
+
+def _size(tensors: Sequence[Tensor]) -> int:
+    return sum([len(tensor.data) for tensor in tensors])
 
 
 def _besides_values(reply: Parsed) -> tuple[bytes, list[dict[str, bytes]]]:

@@ -140,7 +140,30 @@ def test_each_gets_what_it_would_have_got_alone(
     for one, content, share, tensors in zip(requests, contents, replies, inputs, strict=True):
         alone = side.serve(content, typed=answers_typed, with_bias=bias)
         assert_same_answer(side, side.wire.render(share, one, batch_id="b"), alone)
-        assert (one.rows, one.size_bytes) == (len(tensors[0].array), len(content.body))
+        size_bytes = max(len(content.body), sum(len(each.raw) for each in tensors))
+        assert (one.rows, one.size_bytes) == (len(tensors[0].array), size_bytes)
+
+
+ZEROS = Named("x", "INT64", np.zeros((2, 99), "<i8"))
+LONG = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": 1}, {"size": 2**18}]}, "float_val": [1]}
+
+
+@pytest.mark.parametrize(
+    ("wire", "request_", "size_bytes"),
+    [
+        (PredictWire(), PredictRequest(inputs={"x": TensorProto(**LONG)}), 2**20),
+        (PredictWire(), predict_request(ZEROS, typed=True), 2 * 99 * 8),
+        (V2GrpcWire(), infer_request(ZEROS, typed=True), 2 * 99 * 8),
+    ],
+)
+def test_a_small_message_counts_with_the_bytes_of_its_values(
+    wire: TensorWire, request_: Any, size_bytes: int
+) -> None:
+    """The queue holds the values in binary, and the last value of Predict stands for all that are missing."""
+    content = Content(request_.SerializeToString())
+
+    assert len(content.body) < size_bytes / 3
+    assert wire.parse(content).size_bytes == size_bytes
 
 
 @given(side=SIDES, inputs=mergeable(), most=st.integers(1, 3), typed=st.booleans())
