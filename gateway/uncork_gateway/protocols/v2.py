@@ -28,7 +28,6 @@ _SEQUENCE = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SHARED_MEMORY = "shared_memory_"
 CLASSIFICATION, _NO_CLASSES = "classification", b"0"
 BINARY_OUTPUT = "binary_data_output"
-_MOST_PARAMETERS = 64
 _BOOLEANS = {b"true": True, b"false": False}
 
 
@@ -118,12 +117,7 @@ class V2Wire:
 
     def parse(self, content: Content) -> InferRequest:
         with passing_on():
-            request = parse_request(content)
-        for tensor in request.inputs:
-            # A merged input has a value of each parameter for every request.
-            if len(tensor.parameters) > _MOST_PARAMETERS:
-                raise Unmergeable(f"tensor {tensor.name!r} has more than {_MOST_PARAMETERS} parameters")
-        return request
+            return parse_request(content)
 
     def cut(self, request: InferRequest, most_rows: int) -> list[InferRequest]:
         if request.rows <= most_rows:
@@ -240,20 +234,20 @@ def _tensor_key(tensor: Tensor) -> Hashable:
     form = tensor.form if tensor.data else None
     if not tensor.parameters:
         return tensor.name, tensor.datatype, tensor.shape[1:], form
-    whole = [(name, tensor.parameters[name]) for name in WHOLE_PARAMETERS if name in tensor.parameters]
-    return tensor.name, tensor.datatype, tensor.shape[1:], form, *sorted(whole)
+    # With the names, a merged input has only values that clients have sent.
+    names, whole = frozenset(tensor.parameters), map(tensor.parameters.get, WHOLE_PARAMETERS)
+    return tensor.name, tensor.datatype, tensor.shape[1:], form, names, *whole
 
 
 def _merged(tensors: Sequence[Tensor]) -> Tensor:
     """Merge one input of several requests; row parameters become lists with a value per request."""
     tensor = concatenate(tensors)
-    names = dict.fromkeys(name for each in tensors for name in each.parameters)
-    if not names:
+    if not tensor.parameters:
         return tensor
     parameters = {
-        name: tensor.parameters[name]
+        name: value
         if name in WHOLE_PARAMETERS
-        else b"[%b]" % b",".join([each.parameters.get(name, NULL) for each in tensors])
-        for name in names
+        else b"[%b]" % b",".join([each.parameters[name] for each in tensors])
+        for name, value in tensor.parameters.items()
     }
     return msgspec.structs.replace(tensor, parameters=parameters)

@@ -1,7 +1,7 @@
 """V2 requests that share a call get the answers they would get alone."""
 
-import contextlib
 import json
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.gateway.codecs.bodies import mutated
 from tests.gateway.protocols.parts import join_by_rows
 from tests.gateway.protocols.v2_bodies import HEADER, Written, ints, mergeable, read, request, serve
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.protocols.v2 import V2Wire
+from uncork_gateway.protocols.v2 import InferRequest, V2Wire
 from uncork_gateway.protocols.wire import Content, Unmergeable
 
 WIRE = V2Wire()
@@ -93,12 +93,9 @@ def merged_parameters(*parameters: dict[str, Any], **more: Any) -> dict[str, Any
     return result
 
 
-def test_parameters_that_some_requests_have_keep_their_places() -> None:
-    """null marks requests without the parameter; parameters of the whole input stay as they are."""
-    assert merged_parameters({"p": 1}, {}, {"p": [2], "q": "c"}) == {
-        "p": [1, None, [2]],
-        "q": [None, None, "c"],
-    }
+def test_a_merged_input_has_the_parameters_of_all_requests() -> None:
+    """In lists, with a value for each request; parameters of the whole input stay as they are."""
+    assert merged_parameters({"p": 1, "q": None}, {"q": "c", "p": [2]}) == {"p": [1, [2]], "q": [None, "c"]}
     assert merged_parameters({"p": 1}) == {"p": 1}
     assert merged_parameters({}, {}) == {}
     whole = {"content_type": "np", "headers": {"a": "b"}}
@@ -123,6 +120,7 @@ BASE = ints(1, 2, 3, 4, inner=[2])
         request(BASE, parameters={"binary_data_output": True}),
         request(BASE, parameters={"p": 1.0}),
         request(BASE, model_name="m"),
+        request(replace(BASE, parameters={"p": 1})),
         request(replace(BASE, parameters={"content_type": "np"})),
         request(replace(BASE, parameters={"headers": {"Authorization": "me"}})),
         Content(b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"INT64","data":[]}]}'),
@@ -133,12 +131,14 @@ def test_requests_that_differ_do_not_share_a_call(other: Content) -> None:
 
 
 def test_requests_that_differ_in_their_rows_share_a_call() -> None:
-    other = ints(5, 6, inner=[2], parameters={"p": 1}, space=" ")
+    """And in the values of parameters."""
+    base = replace(BASE, parameters={"p": 1, "q": 2})
+    other = ints(5, 6, inner=[2], parameters={"q": 3, "p": [4]}, space=" ")
 
-    key = WIRE.parse(request(BASE)).key
+    key = WIRE.parse(request(base)).key
     assert WIRE.parse(request(other, id="a")).key == key
     more = {"parameters": {"a": 1}, "model_name": "m"}
-    assert hash(WIRE.parse(request(other, **more)).key) == hash(WIRE.parse(request(BASE, **more)).key)
+    assert hash(WIRE.parse(request(other, **more)).key) == hash(WIRE.parse(request(base, **more)).key)
 
 
 def test_which_outputs_are_wanted_in_binary() -> None:
@@ -212,12 +212,17 @@ def test_halves_of_surrogate_pairs_arrive_as_sent() -> None:
     assert f'"data":[{half}]' in merged
 
 
-def test_inputs_of_very_many_parameters_go_alone() -> None:
-    """A merged input would have each of them once for every request."""
-    for count in (64, 65):
-        content = request(ints(1, parameters={f"p{at}": at for at in range(count)}))
-        with pytest.raises(Unmergeable) if count > 64 else contextlib.nullcontext():
-            assert WIRE.parse(content).rows == 1
+def test_a_call_has_no_more_parameters_than_its_requests() -> None:
+    """Requests with other names do not share it: it would need a value for each name and request."""
+    named = [{f"p{number}.{at}": at for at in range(100)} for number in range(20)] * 2
+    contents = [request(ints(1, parameters=own), id="a" * 32) for own in named]
+    calls: dict[Hashable, list[InferRequest]] = {}
+    for content in contents:
+        calls.setdefault((one := WIRE.parse(content)).key, []).append(one)
+
+    merged_bytes = sum(len(WIRE.merge(call).body) for call in calls.values())
+    assert [len(call) for call in calls.values()] == [2] * 20
+    assert merged_bytes < sum(len(content.body) for content in contents)
 
 
 @given(data=st.data())
