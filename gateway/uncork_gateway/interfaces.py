@@ -120,7 +120,10 @@ class Connection(Observers, Protocol):
         """True if a response body of unknown length must be written in chunks."""
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
-        """Send the response to a started request. ``head`` is header lines, each with its line end."""
+        """Send the response to a started request. ``head`` is header lines, each with its line end.
+
+        A body is not sent with a status that allows none: the client would take it for the next response.
+        """
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
         """Send status and header lines of a response whose body the request writes to the transport."""

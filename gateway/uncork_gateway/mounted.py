@@ -212,9 +212,10 @@ class _Exchange:
     # Called by the request
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
-        length = [(CONTENT_LENGTH, b"%d" % len(body))] if body or status not in WITHOUT_BODY else []
+        has_body = status not in WITHOUT_BODY
+        length = [(CONTENT_LENGTH, b"%d" % len(body))] if has_body else []
         self._begin(request, status, head, length)
-        self._response.write(body)
+        self._response.write(body if has_body else b"")
         self._response.end()
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:

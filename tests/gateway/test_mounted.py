@@ -143,12 +143,12 @@ async def test_a_request_is_answered_below_the_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [204, 304])
-async def test_a_response_without_a_body_has_no_length(tmp_path: Path, status: int) -> None:
+async def test_a_status_without_a_body_has_no_length(tmp_path: Path, status: int) -> None:
     async with mounted(tmp_path) as (on, worker):
         call = Call(on, "/echo", b"1")
         batch, _ = await worker.batch()
-        reply = Reply(batch.batch, True, 0.001, [status], [0], [(1, 0.001)], content_types=["text/plain"])
-        worker.send_bytes(encode_frame(reply, [b""]))
+        reply = Reply(batch.batch, True, 0.001, [status], [1], [(1, 0.001)], content_types=["text/plain"])
+        worker.send_bytes(encode_frame(reply, [b"x"]))
         await call.done()
         assert (call.status, call.body) == (status, b"")
         assert "content-length" not in call.headers

@@ -232,7 +232,9 @@ class HttpProtocol:
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
         if not self.transport.is_closing():
-            length = b"content-length: %d\r\n" % len(body) if body or status not in WITHOUT_BODY else b""
+            length = b"content-length: %d\r\n" % len(body)
+            if status in WITHOUT_BODY:
+                length = body = b""
             reply = b"%b%b\r\n%b" % (self._reply_head(request, status, head), length, body)
             if request.keep_alive and not (self._replies.queued or self._unparsed.data):
                 self._bursts.send(self.transport, reply)

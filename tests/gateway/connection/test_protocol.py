@@ -29,8 +29,9 @@ CLOSE = (b"connection", b"close")
 class Echo:
     """A handler that replies with the body, at once or when the test says so."""
 
-    def __init__(self, *, at_once: bool = True) -> None:
+    def __init__(self, *, at_once: bool = True, status: int = 200) -> None:
         self.at_once = at_once
+        self.status = status
         self.read: list[Sequence[Header]] = []
         self.open_requests: list[EchoRequest] = []
         self.left = 0
@@ -100,7 +101,7 @@ class EchoRequest:
 
     def answer(self) -> None:
         """Reply with header and body."""
-        status = 200 if self._error is None else self._error.status
+        status = self._echo.status if self._error is None else self._error.status
         self._connection.reply(self, status, b"x: %b\r\n" % self._head, self._body)
 
     def _go_on(self) -> None:
@@ -619,6 +620,16 @@ async def test_the_connection_is_kept_if_the_client_wants(
         kept = "keep-alive" if version == b"1.0" else None
         assert reply.headers.get("connection") == (kept if stays else "close")
         assert connection.closed != stays
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_a_status_that_allows_no_body_has_none(status: int) -> None:
+    """A client would take the body for the next reply."""
+    connection = Connection(serving(Echo(status=status)))
+    connection.send(hot(b"one") + hot(b"two"))
+
+    assert [(reply.status, reply.body) for reply in connection.replies()] == [(status, b"")] * 2
+    assert b"one" not in connection.received
 
 
 async def test_a_client_may_ask_before_it_sends() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.examples import at_most
 from tests.gateway.backends.model_servers.fake_server import Call, fake_server
 from tests.gateway.backends.model_servers.fake_server import Reply as Answer
-from tests.gateway.client import JSON, Reply
+from tests.gateway.client import JSON, Reply, request
 from tests.gateway.proxy_stage import (
     V1,
     V2,
@@ -127,6 +127,32 @@ async def test_a_response_names_one_batch() -> None:
 
         assert (reply.status, reply.headers["x-batch-size"]) == (422, "1")
         assert reply.headers["x-batch-id"] != "theirs"
+
+
+async def test_a_success_without_the_results_of_a_part_is_not_an_answer_to_the_whole() -> None:
+    """The request is sent again, whole and unchanged; the client gets the response to that."""
+
+    def accepts(call: Call) -> Answer:
+        return doubles(call)._replace(status=202)
+
+    async with merging(accepts, max_batch_rows=2) as (on, model):
+        reply = await on.ask(rows_body(1, 2, 3)).reply()
+
+        assert (reply.status, json.loads(reply.body)) == (202, {"predictions": [2, 4, 6]})
+        assert model.calls[-1].body == rows_body(1, 2, 3)
+
+
+async def test_a_status_without_a_body_leaves_the_connection_in_step() -> None:
+    """Each client of a call gets the status; the text for several clients would be its next response."""
+    async with merging(lambda call: Answer(b"", 304), idempotent=False) as (on, model):
+        callers = [on.ask(rows_body(1)), on.ask(rows_body(2))]
+        assert [(reply.status, reply.body) for reply in await on.replies(callers)] == [(304, b"")] * 2
+
+        model.script = doubles
+        for caller in callers:
+            caller.received = b""
+            caller.send(request(rows_body(3), path=V1))
+            assert predictions(await caller.reply()) == [6]
 
 
 async def test_a_call_that_breaks_again_and_again_is_502() -> None:

@@ -254,6 +254,9 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         if response.status in _MAYBE_ONE:
             return response
         if response.status != 200:
+            if response.status // 100 == 2 and (len(group) > 1 or first.original is None):
+                error = f"the model server returned {response.status} to a merged call"
+                return await self._ask_each(slot, group, BadGateway(error))
             if len(group) == 1 or response.status in _BUSY:
                 return [*refused(group, response)]
             return await self._ask_each(slot, group, response.for_several())

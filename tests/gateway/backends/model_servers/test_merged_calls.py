@@ -127,6 +127,21 @@ async def test_nothing_is_asked_again_if_that_could_do_harm() -> None:
         assert len(on.asked) == 1
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("status", [201, 202, 203, 204, 206])
+async def test_a_success_without_all_results_is_for_no_request_of_several(
+    status: int, idempotent: bool
+) -> None:
+    """Nor for a part of one, whose client would take it for the whole. A request alone gets it as it is."""
+    async with stage(lambda call: Reply(b"x" * (status != 204), status), idempotent=idempotent) as on:
+        told = f"502 the model server returned {status} to a merged call"
+        alone = f"{status} {'x' * (status != 204)}"
+        assert bodies((await on.run(sent("a"), sent("b"))).results) == [alone if idempotent else told] * 2
+        assert bodies((await on.run(sent("a", part=True), sent("b", part=True))).results) == [told] * 2
+        assert bodies((await on.run(sent("a", part=True))).results) == [told]
+        assert bodies((await on.run(sent("a"))).results) == [alone]
+
+
 # Failures
 
 
