@@ -23,7 +23,7 @@ from uncork_dispatcher import (
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.backends.model_servers.servers import Servers
 from uncork_gateway.errors import BadGateway
-from uncork_gateway.headers import TRACE, Header, with_request_id
+from uncork_gateway.headers import TRACE, Header, path_of, with_request_id
 from uncork_gateway.protocols.raw_json import Malformed
 from uncork_gateway.protocols.wire import Content, Mergeable, Wire, WrongReply
 from uncork_workers.wire.costs import Extent, cut
@@ -42,8 +42,9 @@ _ACCEPTED_ROWS = re.compile(
     r"|Task size \d+ is larger than maximum input batch size (\d+))"
 )
 _LONGEST_TEXT = 1000
-# Complaints have the paths and queries of clients.
+# Complaints have the paths of clients, and what their rows have made of a response.
 _MOST_COMPLAINTS = 100
+_LONGEST_PATH = 100
 # Statuses that a server may answer because of a single request in the call.
 _MAYBE_ONE = (400, 413, 422, 500)
 # Statuses of a server that more calls would not help.
@@ -295,11 +296,10 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         return await self._servers.call(slot, group[0].target, content, time_left_s=time_left_s)
 
     def _complain(self, target: bytes, fault: str) -> None:
-        """Warn, once for each reason, that merging costs more than it saves."""
-        complaint = f"{target.decode('latin-1')!r}: cannot split the response to a merged call: {fault}"
-        if complaint not in self._complaints:
-            if len(self._complaints) == _MOST_COMPLAINTS:
-                self._complaints.clear()
+        """Warn, once for each reason, that merging costs more than it saves; after 100, say no more."""
+        path = path_of(target)[:_LONGEST_PATH].decode("latin-1")
+        complaint = f"{path!r}: cannot split the response to a merged call: {fault[:_LONGEST_TEXT]}"
+        if complaint not in self._complaints and len(self._complaints) < _MOST_COMPLAINTS:
             self._complaints.add(complaint)
             log.warning("%s; sending its requests individually, without batching", complaint)
 

@@ -76,7 +76,7 @@ async def test_a_reply_that_cannot_be_dealt_out_is_asked_for_one_by_one(
         assert first.header(b"host") != b"proxy"
         assert second.header(b"x-request-timeout-ms") == b"2000"
     assert caplog.messages == [
-        "'/shout?loud=1': cannot split the response to a merged call: it has 1 lines;"
+        "'/shout': cannot split the response to a merged call: it has 1 lines;"
         " sending its requests individually, without batching"
     ]
 
@@ -87,6 +87,18 @@ async def test_reasons_that_alternate_are_logged_once_each(caplog: pytest.LogCap
         for target in (b"/one", b"/two") * 3:
             await on.run(sent("a b")._replace(target=target))
     assert [message.split("'")[1] for message in caplog.messages] == ["/one", "/two"]
+
+
+async def test_clients_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever their queries and paths are, or what they make a server answer."""
+    long = b"/" + b"x" * 99
+    async with stage(one_line) as on:
+        for number in range(3):
+            await on.run(sent("a b")._replace(target=long + b"%d?%d" % (number, number)))
+        assert [message.split("'")[1] for message in caplog.messages] == [long.decode()]
+        for number in range(102):
+            await on.run(sent("a b")._replace(target=b"/%d" % number))
+        assert len(caplog.messages) == 100
 
 
 async def test_one_request_alone_is_asked_again_as_it_came() -> None:
