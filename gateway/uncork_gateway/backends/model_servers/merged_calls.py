@@ -49,6 +49,7 @@ _LONGEST_PATH = 100
 _MAYBE_ONE = (400, 413, 422, 500)
 # Statuses of a server that more calls would not help.
 _BUSY = (429, *range(501, 600))
+_DIED = "the model server died while running this request"
 _UNSPLIT = "the response of the model server to a call with the requests of several clients cannot be split"
 
 T = TypeVar("T")
@@ -305,7 +306,11 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
 
 
 async def _ask_only(group: range, ask: Ask[CallResult]) -> list[CallResult]:
-    answers = await ask(group)
+    """Make one of several calls, of which none is repeated. If its server dies, the others still count."""
+    try:
+        answers = await ask(group)
+    except WorkerLost:
+        return [BadGateway(_DIED)] * len(group)
     return answers if isinstance(answers, list) else [*refused(group, answers)]
 
 

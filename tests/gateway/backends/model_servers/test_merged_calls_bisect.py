@@ -62,6 +62,24 @@ async def test_a_call_with_more_rows_than_the_server_accepts_is_divided(idempote
     assert answers[5:] == ["O", "400 no: 400"] if idempotent else [several(400)] * 2
 
 
+async def test_a_server_that_dies_in_a_divided_call_takes_no_result_along() -> None:
+    """Nothing may be repeated: results that have arrived are kept, and the slot is usable again."""
+
+    def script(call: Call) -> Reply:
+        if len(call.body.split()) > 2:
+            return Reply(b"Task size 6 is larger than maximum input batch size 2", 400)
+        return Reply(b"", missing=1) if b"die" in call.body else shout(call)
+
+    async with stage(script, idempotent=False) as on:
+        ran = await on.run(*map(sent, ("a b", "c", "die", "e")))
+        died = "502 the model server died while running this request"
+        assert (bodies(ran.results), ran.status) == (["A B", died, died, died], "failed")
+        assert on.asked[1:] == ["a\nb", "c\ndie"]
+
+        await on.slots.number(1)
+        assert bodies((await on.run(sent("a"))).results) == ["A"]
+
+
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
