@@ -54,10 +54,16 @@ class LethalBatches(Observer):
         """API and size of the batches of the workers lost last, without batches ahead."""
         self._killed: deque[int] = deque(maxlen=_REMEMBERED)
         """The workers that the kernel has killed last, known before they were lost."""
+        self._newest = self._last_of_old_code = 0
+        """The number of the batch that started last: of all, and before the code changed."""
 
-    def forget_sizes(self) -> None:
-        """Forget which sizes have worked, because the code has changed."""
+    def code_changed(self) -> None:
+        """Forget everything; nothing is learned from batches that run now, because they run the old code."""
+        self._last_of_old_code = self._newest
         self._largest.clear()
+        self._ran.clear()
+        while self._oldest:
+            self._close(self._oldest[0])
 
     def killed(self, worker: int) -> None:
         """Note that the kernel has killed a worker for lack of memory; it may have been lost already."""
@@ -66,7 +72,12 @@ class LethalBatches(Observer):
         else:
             self._killed.append(worker)
 
+    def batch_started(self, batch: Batch[Any]) -> None:
+        self._newest = max(self._newest, batch.number)
+
     def batch_ended(self, batch: Batch[Any], status: BatchStatus) -> None:
+        if batch.number <= self._last_of_old_code:
+            return
         if status == "worked" and (size := _size(batch)) > self._largest.get(batch.api, 0.0):
             self._largest[batch.api] = size
         if status != "lost" and not self._cases:

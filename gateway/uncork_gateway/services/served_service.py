@@ -253,7 +253,7 @@ class ServedService:
     def _code_changed(self) -> None:
         """Forget how large batches may be, and which names of metrics are counted."""
         self._memory.forget_all()
-        self.lethal.forget_sizes()
+        self.lethal.code_changed()
         self.batching.handler_metrics.code_changed()
 
     async def close(self) -> None:

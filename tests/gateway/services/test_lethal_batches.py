@@ -15,10 +15,13 @@ from tests.gateway.services.memory_stage import SERVES, answered, metrics
 from tests.loops import until
 from uncork_dispatcher import ApiRules
 from uncork_gateway.services.lethal_batches import LethalBatches
+from uncork_workers.wire.messages import Batch
 
 
-async def loses(on: GatewayStage, worker: FakeWorker, requests: int) -> list[asyncio.Task[httpx.Response]]:
-    """Have a worker die with a batch of so many requests; return them."""
+async def runs(
+    on: GatewayStage, worker: FakeWorker, requests: int
+) -> tuple[Batch, list[asyncio.Task[httpx.Response]]]:
+    """Have a worker run a batch of so many requests; return it, and them."""
     dispatcher = on.service.batching.dispatcher
     blocking = on.post("/echo", 0)
     first, payload = await worker.batch()
@@ -29,6 +32,12 @@ async def loses(on: GatewayStage, worker: FakeWorker, requests: int) -> list[asy
     await blocking
     batch, _ = await worker.batch()
     assert len(batch.rows) == requests
+    return batch, asking
+
+
+async def loses(on: GatewayStage, worker: FakeWorker, requests: int) -> list[asyncio.Task[httpx.Response]]:
+    """Have a worker die with a batch of so many requests; return them."""
+    _, asking = await runs(on, worker, requests)
     worker.close()
     return asking
 
@@ -178,12 +187,20 @@ async def test_the_kernel_may_kill_for_other_reasons(tmp_path: Path, requests: i
         assert await metrics(on, "uncork_batch_limit{") == []
 
 
-async def test_new_code_may_need_more_memory_for_the_same_size(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", ["before", "after"])
+async def test_new_code_may_need_more_memory_for_the_same_size(tmp_path: Path, ends: str) -> None:
+    """Also if a batch of the old code ends after the change."""
     async with gateway(tmp_path) as on:
         old = await on.worker(serves=SERVES)
-        await answered(on, old, 12)
+        batch, asking = await runs(on, old, 12)
+        if ends == "before":
+            old.answer(batch, [b"0"] * 12)
+            await asyncio.gather(*asking)
         new = await on.standby(2, serves=SERVES)
         on.service.take_over([2], on.service.prepare_take_over([2]))
+        if ends == "after":
+            old.answer(batch, [b"0"] * 12)
+            await asyncio.gather(*asking)
         await loses(on, new, 8)
         on.service.lethal.killed(2)
         await turns()
@@ -191,6 +208,29 @@ async def test_new_code_may_need_more_memory_for_the_same_size(tmp_path: Path) -
         assert await metrics(on, "uncork_batch_limit{") == [
             'uncork_batch_limit{api="echo",service="fake",worker="0"} 4.0'
         ]
+
+
+@pytest.mark.parametrize("is_lost", ["before", "after"])
+async def test_what_kills_old_code_does_not_limit_new_code(tmp_path: Path, is_lost: str) -> None:
+    """Whether its worker is lost before the change, and the reason known after it, or both are after it."""
+    async with gateway(tmp_path) as on:
+        old = await on.worker(serves=SERVES)
+        _, asking = await runs(on, old, 8)
+        if is_lost == "before":
+            old.close()
+            await turns()
+        new = await on.standby(2, serves=SERVES)
+        on.service.take_over([2], on.service.prepare_take_over([2]))
+        if is_lost == "after":
+            old.close()
+            await turns()
+        on.service.lethal.killed(1)
+        batch, _ = await new.batch()
+        new.answer(batch, [b"0"] * 8)
+        await asyncio.gather(*asking)
+
+        assert len(batch.rows) == 8
+        assert await metrics(on, "uncork_batch_limit{") == []
 
 
 def test_twenty_workers_that_die_at_once_are_told_apart() -> None:
