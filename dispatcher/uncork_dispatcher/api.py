@@ -48,9 +48,17 @@ class Api:
         self.model = ServiceModel(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
         self.has_lengths = False
         """True once lengths have decided which requests share a batch."""
+        self._last_in_other_unit = 0
+        """The number of the last request whose rows were counted in another unit."""
 
-    def change(self, rules: ApiRules) -> None:
-        if (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
+    def change(self, rules: ApiRules, *, requests: int = 0) -> None:
+        """Change the rules; ``requests`` is the number of the latest request."""
+        if rules.unit != self.rules.unit:
+            fresh, self._last_in_other_unit = Api(rules), requests
+            fresh.traffic.arrived_rows = self.traffic.arrived_rows
+            self.policy, self.model, self.traffic = fresh.policy, fresh.model, fresh.traffic
+            self.has_lengths = False
+        elif (rules.policy, rules.max_batch_rows) != (self.rules.policy, self.rules.max_batch_rows):
             self.policy = rules.make_policy()
         self.rules = rules
         self.model.change(goal_s=rules.goal_s, limit_rows=rules.max_batch_rows)
@@ -213,6 +221,11 @@ class Api:
         self._bulk_rows += rows
         if not self.bulk_backlog.requests:
             self.bulk_backlog.queued_since = now
+
+    def counts_rows_of(self, batch: Batch[Any]) -> bool:
+        """Return True if the rows of a batch that runs are counted in the current unit."""
+        before = self._last_in_other_unit
+        return not before or min([entry.number for entry in batch.entries]) > before
 
     def batch_ended(self, batch: Batch[Any], status: BatchStatus, now: float, seconds: float) -> None:
         """Expect the clients of a batch back, and let the policy observe the batch if it worked."""

@@ -64,14 +64,14 @@ class Dispatcher:
     # Inputs
 
     def set_api(self, rules: ApiRules) -> None:
-        """Add an API, or change its rules and keep its queued requests and estimates."""
+        """Add an API, or change its rules; keep its queued requests and, in the same unit, its estimates."""
         self._wakeup = self._now
         if rules.name in self._apis:
             api = self._apis[rules.name]
             was_fair = api.rules.fair
             if (api.rules.workers, api.rules.concurrency) != (rules.workers, rules.concurrency):
                 self._slots.reserve(rules.name, rules.workers, rules.concurrency)
-            api.change(rules)
+            api.change(rules, requests=self._requests)
             if api.rules.fair != was_fair:
                 self._queues.regroup(rules.name)
             self._queues.end_holds()
@@ -315,10 +315,11 @@ class Dispatcher:
             # The driver may report the end later; clients are away from the end of the batch on.
             ended = min(now, ran.started + seconds)
         api = self._apis[ran.api]
-        api.batch_ended(ran, status, ended, seconds)
-        if status == "worked" and api.rules.predicts:
-            warning = api.learn(ran, chunks, seconds, prepare_s)
-            self._pending_actions += [] if warning is None else [warning]
+        if api.counts_rows_of(ran):
+            api.batch_ended(ran, status, ended, seconds)
+            if status == "worked" and api.rules.predicts:
+                warning = api.learn(ran, chunks, seconds, prepare_s)
+                self._pending_actions += [] if warning is None else [warning]
         plan_loop(api, ran, self._queues, self._slots, now)
         ran.entries = []
         self._forget_if_gone(ran.worker)

@@ -67,6 +67,7 @@ class ApiRules:
         predicts: if False, nothing is learned of batch times, because they say nothing about other batches.
         fair: if True, flows of requests share each queue of the API equally, see
             :class:`uncork_dispatcher.requests.fair_queue.FairQueue`.
+        unit: what rows are counted in, as any text. If it changes, batch times are learned anew.
 
     Raises:
         SettingError: if a value is out of range, a list does not ascend, or the policy is unknown.
@@ -90,6 +91,7 @@ class ApiRules:
     concurrency: int = 1
     predicts: bool = True
     fair: bool = False
+    unit: str = ""
 
     def __post_init__(self) -> None:
         for field in (

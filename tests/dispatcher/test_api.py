@@ -115,6 +115,23 @@ def test_changed_rules_come_with_their_policy() -> None:
     assert api.rules.goal_s == 0.3
 
 
+def test_another_unit_ends_what_was_learned() -> None:
+    """Batch times and arrivals are then those of other rows; the total of arrivals stays, for its readers."""
+    api = Api(ApiRules(name="a", unit="bytes"))
+    policy = api.policy
+    api.learn(running(rows=4), (), 0.25)
+    api.traffic.arrived((None, None), None, 400, 5.0)
+    api.change(ApiRules(name="a", unit="bytes", goal_s=0.2))
+    assert api.model.estimate.seconds(4) == pytest.approx(0.25)
+    assert api.policy is policy
+
+    api.change(ApiRules(name="a", unit="rows"))
+    assert api.model.estimate.seconds(4) == 0
+    assert api.policy is not policy
+    assert api.traffic.all.mean_rows == 0
+    assert api.sample().arrived_rows == 400
+
+
 def test_transport_brings_deadlines_forward() -> None:
     """Transport is not the worker's time, but it delays the answers."""
     api = Api(ApiRules(name="a", goal_s=1.0))

@@ -68,6 +68,7 @@ class ApiDemand:
         smallest_rows: rows of the smallest request; 0 if unknown.
         concurrency: how many of its batches a worker runs at once, beside the other APIs; 1: it shares the
             workers with them.
+        unit: what rows are counted in; arrivals in another unit are forgotten.
     """
 
     arrived_rows: float
@@ -77,6 +78,7 @@ class ApiDemand:
     transport_s: float = 0.0
     smallest_rows: float = 0.0
     concurrency: int = 1
+    unit: str = ""
 
 
 class ScalingReason(NamedTuple):
@@ -117,6 +119,8 @@ class _Api:
 
     def __init__(self) -> None:
         self.history = ArrivalHistory()
+        self.unit: str | None = None
+        """The unit of the rows; None before the first look."""
         self.spreads: deque[float] = deque(maxlen=round(_RECENT_S / LOOK_S))
 
     def load(self, name: str, demand: ApiDemand, *, seconds: float) -> Load:
@@ -187,9 +191,14 @@ class Autoscaler:
             now: the time.
             reserved: workers in addition, which other APIs have reserved.
         """
-        self._apis = {name: api for name, api in self._apis.items() if name in demands}
+        self._apis = {
+            name: api
+            for name, api in self._apis.items()
+            if name in demands and api.unit in (None, demands[name].unit)
+        }
         self.count({name: demand.arrived_rows for name, demand in demands.items()}, now=now)
         for name, demand in demands.items():
+            self._apis[name].unit = demand.unit
             self._apis[name].spreads.append(demand.estimate.spread)
         need, unknown = self._need(demands, seconds=_RECENT_S, reserved=reserved)
         lasting, _ = self._need(demands, seconds=HISTORY_S, reserved=reserved)

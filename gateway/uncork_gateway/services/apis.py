@@ -251,6 +251,7 @@ def _rules(api: ApiDescription, limits: GatewaySettings) -> ApiRules:
         concurrency=api.concurrency,
         predicts=not api.streams,
         fair=limits.fair_by is not None,
+        unit=repr(settings.cost),
     )
 
 

@@ -191,6 +191,7 @@ class Scaling:
                 transport_s=sample.transport_s,
                 smallest_rows=api.smallest_rows,
                 concurrency=api.rules.concurrency,
+                unit=api.rules.unit,
             )
             goal_s = api.rules.bulk_goal_s
             if api.bulk is not None and goal_s is not None and goal_s < math.inf:

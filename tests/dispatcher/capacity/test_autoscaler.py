@@ -173,6 +173,19 @@ def test_an_api_that_is_gone_is_forgotten() -> None:
     assert scaler.look({"predict": DEMAND}, running=7, starting=0, now=traffic.now + 10).wanted == 1
 
 
+def test_arrivals_in_another_unit_are_forgotten() -> None:
+    """500 bytes/s are not 500 rows/s. The history begins anew, and the first one before the first look."""
+    traffic = Traffic(demand=replace(DEMAND, unit="bytes"))
+    traffic.run(500, looks=3)
+    traffic.demand = replace(DEMAND, unit="rows")
+    assert {decision.wanted for decision in traffic.run(100, looks=4)} == {1, 2}
+
+    early = Autoscaler(1, 20)
+    early.count({"predict": 0.0}, now=100.0)
+    demand = replace(DEMAND, arrived_rows=500 * LOOK_S, unit="rows")
+    assert early.look({"predict": demand}, running=1, starting=0, now=100.0 + LOOK_S).wanted == 7
+
+
 def drive(scaler: Autoscaler, steps: list[tuple[float, int, float]]) -> Iterator[tuple[Decision, int]]:
     """Yield decisions and how many workers start, for (rows, starting, slower) of each look."""
     total = 0.0

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.dispatcher.driver import Arrival, Driver, core_with, start_one, starts, teach
+from tests.dispatcher.driver import Arrival, Driver, core_with, done, poll_all, start_one, starts, teach
 from uncork_dispatcher.rules import ApiRules
 
 TIGHT = ApiRules(name="tight", goal_s=0.1)
@@ -105,6 +105,24 @@ def test_many_apis_with_long_batches_leave_half_of_the_time_to_short_ones() -> N
     short = [start for at, start in end.batches if start.api == "quick" and at < now + 5]
 
     assert 0.005 * len(short) > 0.35 * 5
+
+
+def test_requests_from_before_a_change_of_the_unit_teach_nothing() -> None:
+    """Running or queued: their rows are counted in the other one. The first that comes after it does."""
+    old, new = (ApiRules(name="a", goal_s=9.0, unit=unit) for unit in ("bytes", "rows"))
+    core = core_with(old)
+    core.submit(0, api="a", rows=4000, now=0.0)
+    [running] = starts(poll_all(core, 0.0))
+    core.submit(1, api="a", rows=5000, now=0.0)
+    core.set_api(new)
+    core.submit(2, api="a", now=0.05, key="new")
+    [queued] = done(core, running, 0.1)
+    assert queued.requests == (1,)
+    [counted] = done(core, queued, 0.2)
+    assert core.sample("a").estimate.seconds(1) == 0
+
+    assert done(core, counted, 0.3) == []
+    assert core.sample("a").estimate.seconds(1) == pytest.approx(0.1)
 
 
 def test_responses_of_a_removed_api_teach_nothing() -> None:

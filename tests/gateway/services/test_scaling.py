@@ -46,6 +46,7 @@ class Stage:
         self.bulk: tuple[float, ClassStats] | None = None
         """The goal of bulk, and what is queued."""
         self.reserved = 0
+        self.unit = "bytes"
         self.count = max(1, least)
         self.starting = 0
         self.is_empty = True
@@ -67,7 +68,7 @@ class Stage:
 
     def stats(self) -> list[ApiStats]:
         found = stats(estimate=self.estimate)
-        found = found._replace(rules=replace(found.rules, workers=self.reserved))
+        found = found._replace(rules=replace(found.rules, workers=self.reserved, unit=self.unit))
         if self.bulk is None:
             return [found]
         goal_s, queued = self.bulk
@@ -114,6 +115,16 @@ async def test_workers_stop_one_by_one_long_after_the_traffic_has(caplog: pytest
 
     assert on.resized[1:3] == [most - 1, most - 2]
     assert f"stopping workers, from {most} to {most - 1}: the traffic needs 1" in caplog.text
+
+
+async def test_arrivals_in_another_unit_want_no_workers() -> None:
+    """A reload may change the cost."""
+    on = Stage(least=1, most=16)
+    await on.run(seconds=20, rows_per_s=100)
+    on.unit = "rows"
+    await on.run(seconds=10, rows_per_s=1)
+
+    assert on.scaling.wanted == 1
 
 
 async def test_the_bounds_hold() -> None:

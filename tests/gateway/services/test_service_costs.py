@@ -1,6 +1,7 @@
 """The whole gateway, with APIs that define a cost."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway, problem
 from tests.gateway.running import turns
 from tests.gateway.services.test_service_replies import estimate
+from uncork_workers.wire.overrides import for_all_apis
 from uncork_workers.wire.schema import ApiSettings, ServiceDescription
 
 
@@ -84,6 +86,22 @@ async def test_a_batch_that_cost_all_of_it_ran_whole(
         await asyncio.gather(*asking)
 
         assert (await estimate(on) > 1) == believed
+
+
+async def test_another_cost_ends_the_estimate(tmp_path: Path) -> None:
+    """It was that of other rows. Another goal ends nothing."""
+    async with gateway(tmp_path, overrides={"cost": "bytes"}) as on:
+        for launch, overrides, seconds in (
+            (1, {"cost": "bytes"}, 0.25),
+            (2, {"cost": "bytes", "mb_max_latency": 50}, 0.25),
+            (3, {"cost": 1.0}, 0.0),
+        ):
+            settings = replace(on.service.events.settings, overrides=for_all_apis(overrides))
+            await on.standby(launch)
+            on.service.take_over([launch], on.service.prepare_take_over([launch], settings))
+            if launch == 1:
+                on.service.batching.dispatcher.profile("echo", 1, [(1, 0.25), (64, 0.25)])
+            assert await estimate(on) == pytest.approx(seconds)
 
 
 async def test_a_queue_holds_batches_whatever_they_weigh(tmp_path: Path) -> None:
