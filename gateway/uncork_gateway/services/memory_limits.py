@@ -29,6 +29,8 @@ class MemoryLimits:
         """By API and index, the limits that workers have reported."""
         self._survived: dict[tuple[str, int], float] = {}
         """The limits after batches that have killed workers."""
+        self._of_machine: dict[str, float] = {}
+        """By API, the smallest limit of all workers that the gateway starts."""
         self._workers: dict[int, int] = {}
         """The key of the worker that was ready last, by index."""
         self._hosts: dict[int, str] = {}
@@ -55,6 +57,9 @@ class MemoryLimits:
                     del known[place]
         self._workers[index], self._hosts[index] = worker, host
         for api in apis:
+            if worker > 0 and api in self._of_machine:
+                survived = self._survived.get((api, index), math.inf)
+                self._survived[api, index] = min(survived, self._of_machine[api])
             self.learn(worker, index, api, limits.get(api, self.of(api, index)))
             self._put_in_force(worker, index, api)
 
@@ -82,11 +87,12 @@ class MemoryLimits:
         """Note that batches of this size kill workers: half of it is the limit until the code changes.
 
         It is not raised again: each try would cost workers. Without indexes, the kernel has killed a worker,
-        and the limit is that of all workers that the gateway has started: they share the memory.
+        and the limit is that of all workers that the gateway starts, also later: they share the memory.
         """
         limit = max(1.0, size // 2)
         why = "killed its workers, but each of its requests ran alone, so it probably took too much memory"
         if indexes is None:
+            self._of_machine[api] = min(limit, self._of_machine.get(api, math.inf))
             indexes = [index for index, worker in self._workers.items() if worker > 0]
             why = "took too much memory, and the kernel killed its worker"
         for index in indexes:
@@ -104,6 +110,7 @@ class MemoryLimits:
         known = {**self._said, **self._survived}
         self._said.clear()
         self._survived.clear()
+        self._of_machine.clear()
         for api, index in known:
             self._put_in_force(self._workers[index], index, api)
 

@@ -15,7 +15,7 @@ from tests.gateway.services.memory_stage import SERVES, answered, metrics
 from tests.loops import until
 from uncork_dispatcher import ApiRules
 from uncork_gateway.services.lethal_batches import LethalBatches
-from uncork_workers.wire.messages import Batch
+from uncork_workers.wire.messages import Batch, Hello, Ready
 
 
 async def runs(
@@ -141,6 +141,32 @@ async def test_one_death_is_enough_if_the_kernel_counts_it(
         assert len(await metrics(on, "uncork_batch_limit{")) == 2
 
 
+async def test_a_worker_that_starts_later_shares_the_memory_too(tmp_path: Path) -> None:
+    """One on another machine does not. Other code begins without the limit."""
+    async with gateway(tmp_path) as on:
+        asking = await loses(on, await on.worker(serves=SERVES), 8)
+        on.service.lethal.killed(1)
+        worker = await on.worker(serves=SERVES)
+        for _ in range(2):
+            batch, _ = await worker.batch()
+            worker.answer(batch, [b"0"] * len(batch.rows))
+        await asyncio.gather(*asking)
+        await on.worker(index=1, serves=SERVES)
+        elsewhere = await on.connect()
+        elsewhere.send(Hello(index=2, service=SERVES, host="elsewhere"))
+        elsewhere.send(Ready())
+        await until(lambda: 2 in on.service.pool.ready())
+        assert await metrics(on, "uncork_batch_limit{") == [
+            f'uncork_batch_limit{{api="echo",service="fake",worker="{index}"}} 4.0' for index in (0, 1)
+        ]
+
+        for index in (0, 1):
+            await on.standby(10 + index, index=index, serves=SERVES)
+        on.service.take_over([10, 11], on.service.prepare_take_over([10, 11]))
+        await on.worker(index=3, serves=SERVES)
+        assert await metrics(on, "uncork_batch_limit{") == []
+
+
 async def test_the_limit_is_halved_again_if_half_kills_too(tmp_path: Path) -> None:
     """Until a single request is left: that one is at fault itself, or the model."""
     async with gateway(tmp_path) as on:
@@ -159,6 +185,9 @@ async def test_the_limit_is_halved_again_if_half_kills_too(tmp_path: Path) -> No
             await turns()
 
         assert sizes[:2] == [4, 2]
+        await on.worker(index=1, serves=SERVES)
+        limits = await metrics(on, "uncork_batch_limit{")
+        assert [line.split()[-1] for line in limits] == ["1.0", "1.0"]
         for one in asking:
             one.cancel()
 
