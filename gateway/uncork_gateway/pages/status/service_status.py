@@ -126,14 +126,14 @@ class ServiceStatus:
 
     def figures(self, most: int) -> dict[str, Figures]:
         """Return the measurements of the first ``most`` APIs, by id."""
-        work, now = self._dispatcher.work(), self._clock()
+        running, now = self._dispatcher.work().running, self._clock()
         stats = {one.name: one for one in self._dispatcher.stats()}
         names = islice((name for name in self.source.served_apis() if name in stats), most)
         return {
             self._prefix + name: Figures(
                 stats=stats[name],
                 recent=self._recorder.recent(name, now),
-                work=work,
+                work=WorkStats(stats[name].workers, stats[name].idle, running),
                 goal_s=self._goal_s(stats[name]),
             )
             for name in names

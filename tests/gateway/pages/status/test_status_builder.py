@@ -255,3 +255,12 @@ def test_the_cheap_look_has_the_same_figures_of_the_first_apis() -> None:
         (30, None),
         (0, None),
     ]
+
+
+def test_the_cheap_look_counts_the_workers_that_an_api_has() -> None:
+    """Of four, one is reserved for the second API."""
+    window = recent(batches=100)
+    stage = Stage(named("a", window, work=work(3)), named("reserved", window, work=work(1)))
+    looked = stage.builder().figures(2).values()
+    assert [one.work.workers for one in looked] == [3, 1]
+    assert [one.capacity for one in looked] == [api.capacity_rows for api in stage.document().apis]
