@@ -48,8 +48,8 @@ class VersionChoice(Generic[Option]):
     """Chooses a version, and returns the option that belongs to it.
 
     If ready versions have weights, it chooses one of these at random, in proportion. Otherwise it chooses the
-    highest ready version, or the highest if none is ready. It chooses a shadow only if all versions are
-    shadows.
+    highest ready version, or the highest if none is ready; one with the weight 0 only if there is no other.
+    It chooses a shadow only if all versions are shadows.
 
     Args:
         random: returns a number from 0 up to, but excluding, 1.
@@ -61,7 +61,7 @@ class VersionChoice(Generic[Option]):
         *,
         random: Callable[[], float] = random.random,
     ) -> None:
-        ordered = sorted(options, key=lambda one: int(one[0].version), reverse=True)
+        ordered = sorted(options, key=lambda one: (one[0].weight != 0, int(one[0].version)), reverse=True)
         answering = [one for one in ordered if not one[0].shadow]
         self._options = answering or ordered
         self._random = random

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +34,7 @@ def chosen(options: list[Candidate], at: float = 0.0) -> Candidate:
 
 @given(candidates(), st.floats(0, 1, exclude_max=True))
 def test_the_rule(options: list[Candidate], at: float) -> None:
-    """Weighted and ready, else the highest ready, else the highest; shadows only if there is nothing else."""
+    """Weighted and ready, else the highest ready, else the highest; a weight of 0 and shadows come last."""
     answering = [one for one in options if not one.shadow] or options
     ready = [one for one in answering if one.is_ready()]
     weighted = [one for one in ready if one.weight]
@@ -40,13 +42,21 @@ def test_the_rule(options: list[Candidate], at: float) -> None:
     if weighted:
         assert answer in weighted
     else:
-        assert answer == max(ready or answering, key=lambda one: int(one.version))
+        assert answer == max(ready or answering, key=lambda one: (one.weight != 0, int(one.version)))
 
 
 def test_weights_are_shares() -> None:
     options = [Candidate(version="1", weight=3), Candidate(version="2", weight=1), Candidate(version="3")]
     counts = Counter(chosen(options, number / 100).version for number in range(100))
     assert counts == {"1": 75, "2": 25}
+
+
+@pytest.mark.parametrize("weight", [None, 1.0])
+def test_a_new_version_without_weight_gets_nothing(weight: float | None) -> None:
+    """While another is ready, or when none is."""
+    ready = [Candidate(version="1", weight=weight), Candidate(version="2", weight=0)]
+    none = [replace(one, is_ready=lambda: False) for one in ready]
+    assert [chosen(options).version for options in (ready, none, [none[0], ready[1]])] == ["1", "1", "2"]
 
 
 def test_ten_is_higher_than_nine() -> None:
