@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
 from uncork_gateway.batching import Batching
@@ -56,7 +57,7 @@ class FrontEnd:
         self.listener = ListenerContext(pool=BodyPool(0), traces=settings.traces)
         self.change(settings)
         self.services: list[Batching] = []
-        self.exposition = Exposition(lambda: [(one.name, one.collectors) for one in self.services])
+        self.exposition = Exposition(self._collectors)
         self.ready = asyncio.Event()
         self.draining = False
         self.settings_change: SettingsChange | None = None
@@ -162,9 +163,13 @@ class FrontEnd:
 
     def render_metrics(self, accept: str = "") -> tuple[bytes, str]:
         """Return the metrics; see :meth:`Exposition.render`."""
+        return self.exposition.render(accept)
+
+    def _collectors(self) -> list[tuple[str, list[Collector]]]:
+        """Return the collectors of each service by its name, without what they no longer serve."""
         for service in self.services:
             service.served.expire()
-        return self.exposition.render(accept)
+        return [(one.name, one.collectors) for one in self.services]
 
     # Stopping
 

@@ -215,6 +215,25 @@ async def test_an_api_comes_back_with_another_reload(tmp_path: Path) -> None:
         assert 'uncork_requests_total{api="old",protocol="http",service="fake",status="200"} 1.0' in metrics
 
 
+async def test_a_removed_api_leaves_the_metrics_with_its_last_request(tmp_path: Path) -> None:
+    """Also if they are sent to a collector, and nobody asks for /metrics."""
+    async with gateway(tmp_path) as on:
+        old = await on.worker(serves=service(json_api("both"), json_api("old")))
+        asking = on.post("/old", 1)
+        running, payload = await old.batch()
+        await on.standby(2, serves=service(json_api("both")))
+        on.service.take_over([2])
+        registry = on.gateway.front_end.exposition.registry
+
+        def apis() -> set[str]:
+            return {one.labels.get("api", "") for metric in registry.collect() for one in metric.samples}
+
+        assert "old" in apis()
+        old.answer(running, [payload])
+        assert (await asking).json() == 1
+        assert "old" not in apis()
+
+
 async def test_what_the_old_code_returned_says_nothing_of_the_new(tmp_path: Path) -> None:
     """The outputs of a model are learned anew, also for an unchanged description."""
 
