@@ -55,6 +55,10 @@ class Offer:
         def rest(routes: Mapping[str, ApiRoute]) -> dict[str, ApiRoute]:
             return {path: route for path, route in routes.items() if route.api not in apis}
 
+        models = {name: one for name, one in self.models.items() if one.api.name not in apis}
+        for name, one in models.items():
+            if one.explainer is not None and one.explainer.name in apis:
+                models[name] = one._replace(explainer=None)
         return replace(
             self,
             service=structs.replace(
@@ -62,7 +66,7 @@ class Offer:
             ),
             own=rest(self.own),
             by_name=rest(self.by_name),
-            models={name: one for name, one in self.models.items() if one.api.name not in apis},
+            models=models,
             of_models=rest(self.of_models),
             over_grpc={name: one for name, one in self.over_grpc.items() if one.model.api.name not in apis},
         )

@@ -310,6 +310,19 @@ async def test_a_withdrawn_api_answers_what_it_has_queued_and_can_be_restored(tm
         assert (await on.echo(of_b, "/b/echo", 1))[1].status_code == 200
 
 
+async def test_a_withdrawn_explainer_leaves_the_pages(tmp_path: Path) -> None:
+    async with gateway(tmp_path, name="a") as on:
+        await on.worker(serves=service(json_api("predict"), json_api("explain")))
+        explain = "/v1/models/{model}:explain"
+        found = []
+        for withdrawn in (set(), {"explain"}):
+            await on.service.withdraw(withdrawn, timeout_s=60)
+            reply = await on.http.get("/openapi.json")
+            found.append((reply.status_code, explain in reply.json()["paths"]))
+
+        assert found == [(200, True), (200, False)]
+
+
 async def test_a_model_that_may_still_come_is_unavailable_to_grpc_clients(tmp_path: Path) -> None:
     """Once all services are described, an unknown one is not found."""
     ask = InferRequest(model_name="b").SerializeToString()
