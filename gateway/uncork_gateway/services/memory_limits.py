@@ -61,7 +61,14 @@ class MemoryLimits:
                 survived = self._survived.get((api, index), math.inf)
                 self._survived[api, index] = min(survived, self._of_machine[api])
             self.learn(worker, index, api, limits.get(api, self.of(api, index)))
-            self._put_in_force(worker, index, api)
+            self._put_in_force(index, api)
+
+    def stopped(self, index: int) -> None:
+        """Note that a worker was stopped for good. The next one that is started there has its limits."""
+        self._workers.pop(index, None)
+        for api, its_index in [*self._said, *self._survived]:
+            if its_index == index:
+                self._put_in_force(index, api)
 
     def learn(self, worker: int, index: int, api: str, limit: float | None, failures: int = 0) -> None:
         """Note the limit in a reply of a worker, and how many calls ran out of memory."""
@@ -74,7 +81,7 @@ class MemoryLimits:
             del self._said[api, index]
         else:
             self._said[api, index] = limit
-        self._put_in_force(worker, index, api)
+        self._put_in_force(index, api)
         if limit is not None and (known is None or limit < known):
             self._log.warning(
                 "%s: larger batches do not fit into the memory of worker %d; its batches have %s",
@@ -99,7 +106,7 @@ class MemoryLimits:
             if limit >= self._survived.get((api, index), math.inf):
                 continue
             self._survived[api, index] = limit
-            self._put_in_force(self._workers[index], index, api)
+            self._put_in_force(index, api)
             self._log.warning(
                 "%s: a batch of size %s %s; batches of worker %d have %s",
                 *(api, exact(size), why, index, self._at_most(api, limit)),
@@ -112,12 +119,14 @@ class MemoryLimits:
         self._survived.clear()
         self._of_machine.clear()
         for api, index in known:
-            self._put_in_force(self._workers[index], index, api)
+            self._put_in_force(index, api)
 
-    def _put_in_force(self, worker: int, index: int, api: str) -> None:
+    def _put_in_force(self, index: int, api: str) -> None:
         limits = [known[api, index] for known in (self._said, self._survived) if (api, index) in known]
-        self._dispatcher.limit_batches(worker, api, min(limits, default=math.inf))
-        if limits:
+        worker = self._workers.get(index)
+        if worker is not None:
+            self._dispatcher.limit_batches(worker, api, min(limits, default=math.inf))
+        if limits and worker is not None:
             self._gauge.labels(api, str(index)).set(min(limits))
         else:
             with suppress(KeyError):

@@ -102,6 +102,7 @@ class WorkerEvents:
         """Note that the supervisor has stopped these workers for good."""
         for index in indexes:
             self.failures.forget(index)
+            self._memory.stopped(index)
             self._dispatcher.worker_not_expected(index)
 
     def worker_exited(self, index: int, how: str, *, failures: int = 0, retry_s: float = 0.0) -> None:

@@ -78,6 +78,25 @@ async def test_the_next_process_of_a_worker_begins_with_its_limit(tmp_path: Path
             one.cancel()
 
 
+async def test_a_worker_that_was_stopped_has_no_limit_until_it_is_started_again(tmp_path: Path) -> None:
+    """What its last batch says then teaches nothing."""
+    async with gateway(tmp_path) as on:
+        worker = await on.worker(index=1, serves=SERVES)
+        await answered(on, worker, limit=3.0)
+        asking = on.post("/echo", 0)
+        batch, _ = await worker.batch()
+        on.service.pool.retire_launch(1)
+        on.service.events.forget_workers([1])
+        worker.answer(batch, [b"0"], limit=2.0)
+        await asking
+        assert await metrics(on, "uncork_batch_limit{") == []
+
+        await on.worker(index=1, serves=SERVES)
+        assert await metrics(on, "uncork_batch_limit{") == [
+            'uncork_batch_limit{api="echo",service="fake",worker="1"} 3.0'
+        ]
+
+
 async def test_a_warm_up_tells_what_fits(tmp_path: Path) -> None:
     async with gateway(tmp_path) as on:
         worker = await on.connect()
