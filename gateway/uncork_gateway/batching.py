@@ -52,6 +52,7 @@ class Batching:
         shadow: counts the copied requests by outcome.
         handler_metrics: what the handlers of a service record.
         collectors: collect the metrics, without a label for the service.
+        on_removed: called with the name of each API that is removed.
     """
 
     def __init__(
@@ -86,6 +87,11 @@ class Batching:
             batches=batches,
             prefix=prefix,
         )
+        self.on_removed: list[Callable[[str], object]] = [
+            self.metrics.forget,
+            self.handler_metrics.forget,
+            self._recorder.forget,
+        ]
         all_observers: list[Observer] = [
             self._recorder,
             self.metrics,
@@ -143,8 +149,7 @@ class Batching:
         """Drop an API's queue, estimate, counts and history; return False if it still has requests."""
         if not self.dispatcher.remove_api(name):
             return False
-        self.metrics.forget(name)
-        self.handler_metrics.forget(name)
         self._coalescing.pop(name, None)
-        self._recorder.forget(name)
+        for forget in self.on_removed:
+            forget(name)
         return True

@@ -40,6 +40,7 @@ class MemoryLimits:
         text = "Calls of handlers that ran out of memory."
         self._failures = Counter("uncork_memory_failures", text, ["api"], registry=None)
         batching.collectors += [self._gauge, self._failures]
+        batching.on_removed.append(self._removed)
 
     def of(self, api: str, index: int) -> float | None:
         """Return the limit that the worker with this index has reported; None without a limit."""
@@ -52,9 +53,9 @@ class MemoryLimits:
         before = self._workers.get(index, worker)
         if min(before, worker) < 0 and self._hosts.get(index) != host:
             # They only have the number in common.
-            for known in (self._said, self._survived):
-                for place in [one for one in known if one[1] == index]:
-                    del known[place]
+            for place in [*self._said, *self._survived]:
+                if place[1] == index:
+                    self._forget(*place)
         self._workers[index], self._hosts[index] = worker, host
         for api in apis:
             if worker > 0 and api in self._of_machine:
@@ -114,12 +115,22 @@ class MemoryLimits:
 
     def forget_all(self) -> None:
         """Forget all limits, because the code has changed."""
-        known = {**self._said, **self._survived}
-        self._said.clear()
-        self._survived.clear()
         self._of_machine.clear()
-        for api, index in known:
-            self._put_in_force(index, api)
+        for place in [*self._said, *self._survived]:
+            self._forget(*place)
+
+    def _removed(self, api: str) -> None:
+        """Drop the metrics of a removed API, and what workers of the old code have said of it since."""
+        with suppress(KeyError):
+            self._failures.remove(api)
+        for place in [*self._said, *self._survived]:
+            if place[0] == api:
+                self._forget(*place)
+
+    def _forget(self, api: str, index: int) -> None:
+        for known in (self._said, self._survived):
+            known.pop((api, index), None)
+        self._put_in_force(index, api)
 
     def _put_in_force(self, index: int, api: str) -> None:
         limits = [known[api, index] for known in (self._said, self._survived) if (api, index) in known]

@@ -127,6 +127,23 @@ async def test_other_code_begins_without(tmp_path: Path) -> None:
         assert first.fits is None
 
 
+async def test_a_removed_api_leaves_the_metrics(tmp_path: Path) -> None:
+    """With its last request, whose reply comes after the change."""
+    other = json_api("other")
+    async with gateway(tmp_path, workers=1) as on:
+        old = await on.worker(serves=service(*SERVES.apis, other))
+        await answered(on, old, limit=3.0, memory_failures=2)
+        asking = on.post("/echo", 0)
+        batch, _ = await old.batch()
+        await on.standby(2, serves=service(other))
+        on.service.take_over([2])
+        old.answer(batch, [b"0"], limit=2.0, memory_failures=1)
+        await asking
+
+        assert await metrics(on, "uncork_memory_failures") == []
+        assert await metrics(on, "uncork_batch_limit{") == []
+
+
 async def test_a_worker_that_stays_begins_without_and_learns_again(tmp_path: Path) -> None:
     """One on another machine, when the others have new code."""
     async with gateway(tmp_path, workers=1) as on:
