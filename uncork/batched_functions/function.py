@@ -7,6 +7,7 @@ import functools
 import inspect
 import sys
 from contextvars import copy_context
+from threading import Lock
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -44,12 +45,15 @@ class Batched(Generic[P, R]):
         self._function = function if instance is None else MethodType(function, instance)
         self._own = queues
         if queues is None:
+            self._making = Lock()
             self._instances = OfInstances(lambda: Queues(definition, definition.of_method))
 
     @property
     def _queues(self) -> Queues:
         if self._own is None:
-            self._own = Queues(self._definition, self._definition.parameters)
+            with self._making:
+                if self._own is None:
+                    self._own = Queues(self._definition, self._definition.parameters)
         return self._own
 
     def __get__(self, instance: object, owner: type | None = None) -> Batched[P, R]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -179,6 +180,34 @@ def test_several_loops_share_the_thread() -> None:
     assert sorted(ends) == [0, 1, 2]
     assert gate.most_running == 1
     assert len(gate.threads) == 1
+
+
+def test_the_first_calls_of_two_threads_share_the_queue() -> None:
+    """Else the function would run twice at once. The threads take turns as often as they can."""
+    calls = [batched()(Gate().call) for _ in range(300)]
+    barrier = threading.Barrier(2)
+    found: list[list[Any]] = []
+
+    def begin() -> None:
+        queues = []
+        for call in calls:
+            barrier.wait(HANG_S)
+            queues.append(call._queues)
+        found.append(queues)
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=begin) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(HANG_S)
+    finally:
+        sys.setswitchinterval(interval_s)
+
+    one, other = found
+    assert one == other
 
 
 async def test_what_has_not_begun_in_the_thread_can_be_cancelled() -> None:
