@@ -73,6 +73,8 @@ class Api:
         if slowdowns is not None or rules.name in slots.memory:
             worker = slots.shares.next_idle(slowdowns, now, queue.api) if behind is None else behind.worker
             slowdown, fits = model.slowdown(worker), slots.memory.of(worker, rules.name)
+        urgent = queue.most_urgent
+        patience_s = urgent.expires_at - urgent.arrival
         # By position, in the order of the class: keywords would cost a microsecond of each decision.
         return View(
             now,
@@ -80,8 +82,9 @@ class Api:
             len(queue),
             queue.oldest.arrival,
             queue.newest,
-            queue.most_urgent.deadline,
+            urgent.deadline,
             rules.goal_s,
+            patience_s if patience_s < rules.goal_s else rules.goal_s,
             self.is_full(queue, fits),
             share.idle,
             share.finishes,

@@ -45,16 +45,20 @@ def test_the_view_of_a_queue() -> None:
     api = Api(RULES)
     api.learn(running(rows=1, started=0.0), (), 0.25)
     api.traffic.arrived((None, None), None, 3, 5.0)
-    view = api.view(queue((2, 10), (3, 10)), slots(), 5.0)
+    queued = queue((2, 10), (3, 10))
+    view = api.view(queued, slots(), 5.0)
 
     assert (view.now, view.rows, view.requests) == (5.0, 5, 2)
     assert (view.oldest, view.newest, view.deadline) == (1.0, 2.0, 18.0)
-    assert (view.goal_s, view.slowdown) == (RULES.goal_s, 1.0)
+    assert (view.goal_s, view.patience_s, view.slowdown) == (RULES.goal_s, RULES.goal_s, 1.0)
     assert (view.idle_workers, view.busy_until, values(view.running_rows)) == (2, [9.0], [1])
     assert view.estimate.seconds(1) == pytest.approx(0.25)
     assert view.new_client_rate == pytest.approx(60.0)
     assert view.load_rate == pytest.approx(60.0)
     assert not view.full
+
+    queued.most_urgent.expires_at = 2.25  # it arrived at 2.0
+    assert api.view(queued, slots(), 5.0).patience_s == 0.25
 
 
 @pytest.mark.parametrize(

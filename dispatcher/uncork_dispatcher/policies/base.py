@@ -18,7 +18,7 @@ from uncork_dispatcher.learning.returns import ReturnForecast
 from uncork_dispatcher.loop_plan import ClosedLoop
 
 MARGIN = 0.02
-"""The margin of deadlines as a share of the goal, for errors of the estimate."""
+"""The margin of deadlines as a share of :attr:`View.patience_s`, for errors of the estimate."""
 
 Reason = Literal["full", "deadline", "not_worth_waiting", "idle", "drain"]
 HoldReason = Literal[
@@ -54,6 +54,8 @@ class View(NamedTuple):
     deadline: float
     """Earliest deadline among the queued requests."""
     goal_s: float
+    patience_s: float
+    """The goal, or the time that the client of the most urgent request has set if that is shorter."""
     full: bool
     """True if the queue's rows or bytes reach the limit of a batch."""
     idle_workers: int

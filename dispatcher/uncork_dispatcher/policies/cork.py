@@ -93,7 +93,7 @@ class CorkPolicy(Policy):
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more request like the queued ones must fit as well, otherwise waiting for it is pointless.
         next_rows = view.rows * (1 + 1 / view.requests)
-        latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - MARGIN * view.goal_s
+        latest = view.deadline - view.slowdown * view.estimate.upper(next_rows) - MARGIN * view.patience_s
         if latest <= view.now:
             return Release(self.limit_rows, "deadline")
         if latest < until:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import Estimate
@@ -173,8 +174,9 @@ class BulkRoom:
             return 0.0
         rows = math.inf
         if not draining:
-            earliest = min([entry.deadline for entry in fill.entries])
-            in_time = estimate.rows_within(earliest - now - MARGIN * api.rules.goal_s)
+            urgent = min(fill.entries, key=attrgetter("deadline"))
+            margin_s = MARGIN * min(api.rules.goal_s, urgent.expires_at - urgent.arrival)
+            in_time = estimate.rows_within(urgent.deadline - now - margin_s)
             even = fill.taken.rows + self._even_rows(api)
             rows = min(in_time, estimate.rows_within(self._seconds(api, estimate, now), z=0), even)
             unreserved = self.unreserved(queue, now)

@@ -276,6 +276,12 @@ def test_the_deadline_ends_a_hold() -> None:
     assert until(busy_until=(10.8,), new_client_rate=8.0, deadline=11.25) == pytest.approx(10.05)
 
 
+def test_the_margin_of_a_short_deadline_is_a_share_of_it() -> None:
+    """With a goal of a day, 2 % of it are half an hour."""
+    held = until(busy_until=(10.8,), new_client_rate=8.0, deadline=11.25, goal_s=86_400.0, patience_s=2.5)
+    assert held == pytest.approx(10.2)
+
+
 def test_at_the_last_moment_for_the_deadline_it_releases() -> None:
     assert decide(busy_until=(10.8,), new_client_rate=8.0, deadline=11.2) == Release(32, "deadline")
     assert until(busy_until=(10.8,), new_client_rate=8.0, deadline=11.21) == pytest.approx(10.01)

@@ -14,6 +14,7 @@ _PLAIN = View(
     newest=10.0,
     deadline=20.0,
     goal_s=10.0,
+    patience_s=10.0,
     full=False,
     idle_workers=1,
     busy_until=(),

@@ -241,6 +241,17 @@ def test_a_busy_gateway_costs_bulk_instead_of_the_first_class(busy_gateway: dict
     assert 0.7 < bulk_per_s(busy) / bulk_per_s(idle) < 0.99
 
 
+def test_bulk_rides_with_short_deadlines_of_a_long_goal() -> None:
+    """2 % of 100 s would leave no time of a deadline of 1 s."""
+    core = taught(goal_s=100.0, max_batch_rows=1000)
+    core.submit("running", api="a", now=0.0)
+    only_start(core, 0.0)
+    core.submit("bulk", api="a", now=0.0, rows=20, bulk=True)
+    core.submit("short", api="a", now=0.01, expires_at=1.01)
+    core.batch_done(2, status="worked", seconds=INTERCEPT_S + SLOPE_S, now=0.02)
+    assert only_start(core, 0.02).requests == ("short", "bulk")
+
+
 def test_a_batch_that_runs_again_keeps_its_classes() -> None:
     """Handlers, metrics and the share of bulk count them."""
     core = taught()
