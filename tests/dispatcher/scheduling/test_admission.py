@@ -170,9 +170,9 @@ def test_a_backlog_is_dealt_to_the_workers_in_turn(
     assert got == pytest.approx(finish)
 
 
-def busy(*, fair: bool = False) -> tuple[Dispatcher, float]:
+def busy(*, fair: bool = False, goal_s: float = 100.0) -> tuple[Dispatcher, float]:
     """A core whose only worker takes 0.1 s for each request and has just started one; and the time."""
-    core = core_with(ApiRules(name="a", goal_s=100.0, max_batch_rows=1, fair=fair))
+    core = core_with(ApiRules(name="a", goal_s=goal_s, max_batch_rows=1, fair=fair))
     now = teach(core, 0.1, batches=8)
     start_one(core, 0, now=now)
     return core, now
@@ -211,6 +211,17 @@ def test_requests_that_are_due_earlier_count(patient: int) -> None:
     assert reasons(core, range(110, 112), now=now, in_s=0.25) == [None, "deadline"]
     # Those that are due later are counted after the urgent ones, and those before among them.
     assert reasons(core, range(120, 122), now=now, in_s=0.65) == [None, "deadline"]
+
+
+@pytest.mark.parametrize("goal_s", [60.0, 86_400.0])
+def test_patient_clients_do_not_count_before_hasty_ones_whatever_the_goal(goal_s: float) -> None:
+    """200 requests take 20 s; those that are due in about a second go before them."""
+    core, now = busy(goal_s=goal_s)
+
+    assert reasons(core, range(1, 201), now=now, in_s=60.0) == [None] * 200
+    assert reasons(core, range(300, 301), now=now, in_s=1.0) == [None]
+    assert reasons(core, range(310, 311), now=now, in_s=1.5) == [None]
+    assert reasons(core, range(320, 321), now=now, in_s=2.5) == [None]
 
 
 def test_a_key_waits_for_older_keys() -> None:
