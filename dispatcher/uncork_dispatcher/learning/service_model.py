@@ -162,8 +162,9 @@ class ServiceModel:
     def _update_allowance(self) -> None:
         # The time for responses counts twice: requests that arrive meanwhile are read late.
         allowance_s = self.transport_s + 2 * self.responses_s + self.prepare_s(self._prepared_rows)
-        # In steps: deadlines that move with every batch would not come in the order of arrival.
-        if abs(allowance_s - self.allowance_s) > 0.002 * self._goal_s:
+        # In steps: deadlines that move with every batch would not come in the order of arrival. With a long
+        # goal, clients may still set short deadlines.
+        if abs(allowance_s - self.allowance_s) > 0.002 * min(self._goal_s, 1.0):
             self.allowance_s = allowance_s
 
     def _observe_speed(self, worker: int, size: float, seconds: float) -> None:

@@ -224,6 +224,21 @@ def test_patient_clients_do_not_count_before_hasty_ones_whatever_the_goal(goal_s
     assert reasons(core, range(320, 321), now=now, in_s=2.5) == [None]
 
 
+def test_with_a_long_goal_short_deadlines_leave_time_for_transport() -> None:
+    """A batch takes 0.1 s, and 0.1 s on its way: two of them are late for a client that waits 0.25 s."""
+    core = core_with(ApiRules(name="a", goal_s=86_400.0))
+    now = 0.0
+    for number in range(300):
+        start = start_one(core, number, now=now)
+        now += 0.2
+        core.batch_done(start.number, status="worked", now=now, chunks=[(1, 0.1)])
+        poll_all(core, now)
+    start_one(core, 300, now=now)
+
+    assert reasons(core, range(301, 302), now=now, in_s=0.25) == ["deadline"]
+    assert reasons(core, range(302, 303), now=now, in_s=0.35) == [None]
+
+
 def test_a_key_waits_for_older_keys() -> None:
     """A key that is the oldest comes first; a new key comes after all that is queued."""
     core, now = busy()
