@@ -70,7 +70,10 @@ def parts_in_turn(api: Api, slots: Slots, *, rows: float, now: float) -> tuple[i
 
 
 def _full_rows(api: Api) -> float:
-    """Return the rows of a full call of the handler, also if the policy merges no requests."""
-    if api.policy.most_requests == 1:
-        return max(1.0, api.rules.max_batch_rows / api.model.measures.limit_ratio)
-    return api.limit_rows
+    """Return the rows of a full call of the handler: the limit of the rules, or the policy's if users set it.
+
+    The limit of other policies is for merged requests only. It is 1, or begins there and is found by trial.
+    """
+    if api.policy.longest_hold_s < math.inf:
+        return api.limit_rows
+    return max(1.0, api.rules.max_batch_rows / api.model.measures.limit_ratio)

@@ -308,6 +308,13 @@ def test_a_policy_that_merges_no_requests_divides_into_full_calls() -> None:
     assert core.bulk_parts("a", rows=1000, size_bytes=0, now=now) == 16
 
 
+def test_a_policy_that_finds_its_limit_by_trial_divides_into_full_calls() -> None:
+    """Its limit begins at one row, and parts that are submitted in turn share no batch."""
+    for policy, parts in [("aimd", 250), ("cork", 250), ("fixed:10:32", 500)]:
+        core = core_with(ApiRules(name="a", policy=policy, max_batch_rows=64))
+        assert core.parts_in_turn("a", rows=1000, now=0.0) == (parts, 1)
+
+
 def test_costs_of_very_different_size_may_cancel_out() -> None:
     """5e11 + 2**-16 - 5e11 is 0: a queued request without rows."""
     core = core_with(ApiRules(name="a", max_queue_rows=10**6))
