@@ -217,9 +217,11 @@ def _of_texts(path: Path, service: type[Service], apis: Sequence[ApiDescription]
     loader = "AutoModel" if apis[0].name == "embed" else "AutoModelForSequenceClassification"
     setup = [
         "self.tokenizer = transformers.AutoTokenizer.from_pretrained(MODEL, local_files_only=True)",
+        'self.device = "cuda" if torch.cuda.is_available() else "cpu"',
         f"self.model = transformers.{loader}.from_pretrained(MODEL, local_files_only=True).eval()",
+        "self.model.to(self.device)",
     ]
-    run = ["with torch.inference_mode():", "    output = self.model(**tokens)"]
+    run = ["with torch.inference_mode():", "    output = self.model(**tokens.to(self.device))"]
     own = pooling_of(path).most_tokens if apis[0].name == "embed" else math.inf
     most = min(own, most_tokens_of(path))
     cut = f", truncation=True, max_length={int(most)}" if most < math.inf else ""
@@ -239,12 +241,12 @@ def _of_texts(path: Path, service: type[Service], apis: Sequence[ApiDescription]
             "pairs = [(row.query, row.text) for row in rows]",
             f'tokens = self.tokenizer(pairs, padding=True, return_tensors="pt"{cut})',
         ]
-        calls = [[*pairs, *run, "return output.logits.float().sigmoid()[:, 0].numpy()"]]
+        calls = [[*pairs, *run, "return output.logits.float().sigmoid()[:, 0].cpu().numpy()"]]
     else:
         tokens = f'tokens = self.tokenizer(rows, padding=True, return_tensors="pt"{cut})'
         labels = "labels = self.model.config.id2label"
         several = vars(service)["has_several"]
-        scores = f"scores = output.logits.float().{'sigmoid()' if several else 'softmax(1)'}"
+        scores = f"scores = output.logits.float().{'sigmoid()' if several else 'softmax(1)'}.cpu()"
         best = "return [labels[at] for at in scores.argmax(1).tolist()]"
         if several:
             above = "[labels[at] for at, one in enumerate(row) if one > 0.5]"
@@ -256,7 +258,7 @@ def _of_texts(path: Path, service: type[Service], apis: Sequence[ApiDescription]
 
 def _pooled(path: Path) -> list[str]:
     mean = [
-        'mask = tokens["attention_mask"].unsqueeze(-1)',
+        'mask = tokens["attention_mask"].to(self.device).unsqueeze(-1)',
         "vectors = (output.last_hidden_state * mask).sum(1) / mask.sum(1)",
     ]
     first = ["vectors = output.last_hidden_state[:, 0]"]
