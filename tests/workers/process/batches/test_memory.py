@@ -161,6 +161,21 @@ def test_large_rows_of_one_request_shrink_nothing(executor: Executor) -> None:
         assert reply.memory_failures == 0
 
 
+@pytest.mark.parametrize("body", [b"60,60", b"60,60,60,60", b"1000,1"])
+@pytest.mark.parametrize("at", [0, 100, 255])
+def test_a_request_that_needs_small_calls_leaves_those_of_others_large(
+    body: bytes, at: int, executor: Executor
+) -> None:
+    Tensor.room = 100
+    bodies = [b"0"] * 256
+    bodies[at] = body
+    model, reply = run(executor, *bodies, rows=[one.count(b",") + 1 for one in bodies])
+
+    assert reply.statuses[at] == (500 if body == b"1000,1" else 200)
+    assert sum(status == 200 for status in reply.statuses) >= 255
+    assert len(model.calls) <= 30
+
+
 @pytest.mark.parametrize(
     ("fields", "body", "room"),
     [

@@ -153,9 +153,11 @@ class Search(Generic[R, F]):
         """Run parts that fit, depth first, so that a size that fits is used for the rest at once.
 
         A request of many rows stays a part of its own, and :attr:`limit` makes its calls smaller, until a
-        single row is too large, or as few as the model can have at a time.
+        single row is too large, or as few as the model can have at a time. Other requests keep the limit.
         """
         known, self.limit = self.limit, copy(self.limit)
+        before: SizeLimit | None = None
+        """The limit of other requests while the calls of one get smaller, which is a suspicion for them."""
         pending: list[Part] = []
         """The next part is the last."""
         too_large: list[tuple[Part, float]] = []
@@ -172,12 +174,16 @@ class Search(Generic[R, F]):
                     raised.append(part)
                 elif len(part) == 1 and _cannot_get_smaller(part, outcome, too_large):
                     self.culprits[part[0]] = outcome
-                    self.limit.blame_row()
+                    (before or self.limit).blame_row()
                 else:
                     too_large.append((part, outcome.size))
-                    # For this search: the calls of one request must get smaller.
+                    if len(part) == 1:
+                        before = before or copy(self.limit)
+                        before.failed(outcome.size)
                     self.limit.failed(outcome.size, is_sure=len(part) == 1)
                     pending += self._cut(part)
+                if before is not None and pending[-1:] != [part]:
+                    self.limit, before = before, None
                 part = self._next(pending)
                 if part is not None:
                     outcome = yield part
