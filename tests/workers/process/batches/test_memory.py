@@ -176,6 +176,38 @@ def test_a_request_that_needs_small_calls_leaves_those_of_others_large(
     assert len(model.calls) <= 30
 
 
+def test_nothing_is_learned_when_clients_leave(caplog: pytest.LogCaptureFixture) -> None:
+    """The request at fault may then not run alone, and explain the failures of others with it."""
+    caplog.set_level(logging.CRITICAL)
+    outlet = Outlet()
+
+    class Left(Model):
+        def _run(self, rows: list[Any]) -> list[Any]:
+            try:
+                return super()._run(rows)
+            finally:
+                if FITS_NOWHERE in rows:
+                    outlet.leave(0)
+
+    Tensor.room = 100
+    bodies = [b"%d" % FITS_NOWHERE, *[b"1"] * 63]
+    model = Left()
+    model.setup()
+    with closing(Executor(model, outlet)) as executor:
+        for _ in range(4):
+            outlet.gone.clear()
+            reply, _ = executor.run(batch_of("predict", *bodies), bodies)
+            assert (reply.statuses, reply.limit) == ([499] + [200] * 63, None)
+            assert model.calls == [64, 31, 32]
+            model.calls.clear()
+
+        Tensor.room = 32
+        outlet.gone.clear()
+        for _ in range(4):
+            reply, _ = executor.run(batch_of("predict", *bodies[1:]), bodies[1:])
+        assert reply.limit is not None
+
+
 @pytest.mark.parametrize(
     ("fields", "body", "room"),
     [
