@@ -399,6 +399,43 @@ class Point:
     x: Any
 
 
+class Slow(Service):
+    """Preparing a row takes 75 s by the clock of the test."""
+
+    def setup(self) -> None:
+        self.now = 0.0
+
+    def tokenize(self, rows: list[Any]) -> list[Any]:
+        self.now += 75 * len(rows)
+        return rows
+
+    @api(input=Json(), prepare=tokenize)
+    def predict(self, rows: list[Any]) -> list[Any]:
+        if 7 in rows:
+            raise ValueError("seven")
+        return rows
+
+
+@pytest.mark.parametrize(("is_ahead", "timeout_s"), [(False, 1600), (True, 950)])
+def test_the_search_in_a_failed_batch_ends_in_time(
+    is_ahead: bool, timeout_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a batch begins with ``prepare``, or after it if that runs ahead. Half of the batch runs."""
+    service = Slow()
+    service.setup()
+    monkeypatch.setattr(time, "perf_counter", lambda: service.now)
+    with closing(Executor(service)) as executor:
+        [call] = calls_of([range(8)], timeout_s=timeout_s)
+        run = executor.in_stages(*call)
+        assert run is not None
+        if is_ahead:
+            run.prepare()
+        run.call()
+        run.answer_parts()
+
+    assert run.reply().statuses == [200] * 4 + [500] * 4
+
+
 class Reusing(Service):
     """Each handler or ``finish`` returns the same array, with new values."""
 

@@ -70,9 +70,10 @@ class StagedRun(BatchRun):
 
     def call(self) -> None:
         """Call the handler, after the first stage if that has not run."""
+        self._began = time.perf_counter()
         if not self.prepared.is_set():
             self.prepare()
-        self._began = self._portion_began = time.perf_counter()
+        self._portion_began = time.perf_counter() - self.seconds[0]
         self._step(1, self._call)
 
     def finish(self) -> None:
@@ -120,7 +121,7 @@ class StagedRun(BatchRun):
             self._take(self.calls.call(self._picked, work))
         else:
             self._work = self._stages[1](work)
-            self.calls.ended(self.seconds[0] + time.perf_counter() - self._began)
+            self.calls.ended(time.perf_counter() - self._portion_began)
 
     def _finish(self) -> None:
         self.calls.stop_if_cancelled()
