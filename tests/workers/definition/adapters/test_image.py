@@ -4,6 +4,7 @@ import gc
 import io
 import logging
 import struct
+import warnings
 import weakref
 import zlib
 from collections.abc import Sequence
@@ -112,6 +113,30 @@ def test_images_are_turned_upright() -> None:
 
     assert got.size == (1, 2)
     assert [got.getpixel((0, y)) for y in (0, 1)] == [RED, BLUE]
+
+
+@pytest.mark.usefixtures("few_pixels")
+@pytest.mark.parametrize(
+    ("width", "body"), [(9, b"9"), (150, b"the image has 150 x 1 pixels; the limit is 100")]
+)
+def test_warnings_of_pillow_are_ignored(width: int, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of broken metadata and large images. Filters for one batch would also be those of other threads."""
+    seen, open_ = [], PIL.Image.open
+
+    def watched(*arguments: Any, **options: Any) -> PIL.Image.Image:
+        seen.append(warnings.filters)
+        return open_(*arguments, **options)
+
+    monkeypatch.setattr(PIL.Image, "open", watched)
+    tag = struct.pack("<HHII", 0x010E, 2, 100, 10_000)  # a text past the end
+    exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, 1) + tag + bytes(4)
+    sent = [raw(file_of(picture(width, 1), "JPEG", exif=exif))] * 2
+
+    _, answers = widths_by_call(Image(), sent)
+
+    assert [answer.body for answer in answers] == [body] * 2
+    assert len(seen) >= 2
+    assert all(filters is warnings.filters for filters in seen)
 
 
 PNG = file_of(picture(20, 20))

@@ -79,6 +79,9 @@ class Image(RequestAdapter):
             import PIL.Image
         except ImportError as error:
             raise DefinitionError(f"Image requires Pillow; run {install_command('image')}") from error
+        # Pillow warns about large images, which get 400 here, and about broken metadata. A filter for each
+        # batch would have to be set and removed by several threads, which undo each other's.
+        warnings.filterwarnings("ignore", module=r"PIL\.")
         if not _is_mode(mode):
             raise DefinitionError(f"Image: mode must be a Pillow mode such as 'RGB' or 'L', got {mode!r}")
         most = PIL.Image.MAX_IMAGE_PIXELS
@@ -105,9 +108,7 @@ class Image(RequestAdapter):
         """Limit the pixels of the images that are decoded together, by the headers of their files."""
         if self._portion_pixels is None:
             return super().portions(bodies, metas)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            sizes = [_pixels(body, meta.content_type) for body, meta in zip(bodies, metas, strict=True)]
+        sizes = [_pixels(body, meta.content_type) for body, meta in zip(bodies, metas, strict=True)]
         counts: list[int] = []
         left = 0
         for pixels in sizes:
@@ -120,12 +121,7 @@ class Image(RequestAdapter):
 
     def handle_batch_request(self, requests: Sequence[Request]) -> list[PillowImage]:
         """Decode the image of each request."""
-        with warnings.catch_warnings():
-            # Pillow warns about large images, which get 400 here, and about broken metadata.
-            warnings.simplefilter("ignore")
-            return [
-                self._decode(read_upload(request.body, request.content_type).data) for request in requests
-            ]
+        return [self._decode(read_upload(request.body, request.content_type).data) for request in requests]
 
     def _decode(self, data: bytes) -> PillowImage:
         import PIL.Image
