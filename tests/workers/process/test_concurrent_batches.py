@@ -108,6 +108,10 @@ class Gateway(Connection):
         ]
         return message.batch, message.statuses, results
 
+    def wait_for_reply(self) -> None:
+        """Wait until the first byte of a reply has arrived, and leave it there."""
+        assert self._socket.recv(1, socket.MSG_PEEK)
+
 
 @contextmanager
 def serving(service: Service) -> Iterator[Gateway]:
@@ -223,14 +227,27 @@ def test_a_batch_that_everybody_has_left_is_cancelled_alone() -> None:
 
 
 def test_a_thread_runs_one_batch_after_the_other(caplog: pytest.LogCaptureFixture) -> None:
+    """Unless the next one arrives before the thread that has replied can wait for it."""
     with serving(upstream()) as gateway:
         gateway.run(1, "wait")
-        for number in range(2, 5):
+        for number in range(2, 40):
             gateway.run(number, "fail")
             assert gateway.reply()[:2] == (number, [500])
-        gateway.run(5, "go")
-        assert sorted(gateway.reply()[0] for _ in range(2)) == [1, 5]
-    assert len({record.threadName for record in caplog.records}) == 1
+        gateway.run(40, "go")
+        assert sorted(gateway.reply()[0] for _ in range(2)) == [1, 40]
+    assert len({record.threadName for record in caplog.records}) < 10
+
+
+def test_a_batch_runs_while_a_large_reply_is_sent() -> None:
+    service = upstream()
+    with serving(service) as gateway:
+        gateway.run(1, large := "x" * 10_000_000)
+        gateway.wait_for_reply()
+        gateway.run(2, "wait")
+        assert service.started.acquire(timeout=HANG_S)
+        assert gateway.reply() == (1, [200], [["b1", large]])
+        gateway.run(3, "go")
+        assert sorted(gateway.reply()[:2] for _ in range(2)) == [(2, [200]), (3, [200])]
 
 
 def test_batches_wait_if_the_system_allows_no_more_threads(

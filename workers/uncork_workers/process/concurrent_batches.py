@@ -105,9 +105,9 @@ class ConcurrentBatches:
     def _run(self, turns: Turns) -> None:
         while (turn := turns.get()) is not None:
             reply, results = self._execute(*turn)
-            if turns is self._beside:
-                self._idle.release()  # before the gateway can send the next batch
             self._gateway.reply(reply, results)
+            if turns is self._beside:  # not earlier: the next batch would wait until a large reply is sent
+                self._idle.release()
             del turn, reply, results  # they may be large, and the next batch may be long in coming
 
     def _execute(self, batch: Batch, bodies: list[bytes]) -> tuple[Reply, list[bytes]]:
