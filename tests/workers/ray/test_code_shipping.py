@@ -91,6 +91,16 @@ def test_caches_environments_and_links_are_excluded(folder: Path, into: Path, tm
     assert unpacked(code, tmp_path / "node") == {"svc.py", "weights/a.bin", "linked.py"}
 
 
+def test_a_name_that_is_not_utf_8_is_an_error(folder: Path, into: Path) -> None:
+    """As of a file from an old archive. It is escaped, so that each log can have it."""
+    (folder / os.fsdecode(b"caf\xe9")).mkdir()
+    (folder / os.fsdecode(b"caf\xe9/menu.txt")).touch()
+
+    message = f"{folder} contains caf\\udce9/menu.txt, a name that is not UTF-8; rename it"
+    with pytest.raises(OSError, match=re.escape(message)):
+        Packer(folder, into).pack()
+
+
 def test_a_folder_that_is_too_large_is_an_error(folder: Path, into: Path) -> None:
     assert Packer(folder, into, most_bytes=1001).pack()
     message = (

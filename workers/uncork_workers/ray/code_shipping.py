@@ -16,6 +16,7 @@ from io import BytesIO
 from pathlib import Path
 
 from uncork_workers.ray.messages import Code
+from uncork_workers.wire.frames import encodable
 
 MOST_BYTES = 100 * 10**6
 _LARGEST_NAMED = 3
@@ -49,9 +50,13 @@ class Packer:
         """Return the folder as an archive.
 
         Raises:
-            OSError: if a file cannot be read, or the files are too large.
+            OSError: if a file cannot be read, its name is not UTF-8, or the files are too large.
         """
         files = sorted(_files(self._folder))
+        names = (str(file.relative_to(self._folder)) for file in files)
+        if bad := next((name for name in names if encodable(name) != name), ""):
+            folder = encodable(str(self._folder))
+            raise OSError(f"{folder} contains {encodable(bad)}, a name that is not UTF-8; rename it")
         status = [(file, file.stat()) for file in files]
         self._check_size({file: one.st_size for file, one in status})
         stamps = [(str(file), one.st_mtime_ns, one.st_size) for file, one in status]
