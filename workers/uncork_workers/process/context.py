@@ -38,7 +38,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     classes: tuple[str, ...] | None = None
     _batch: Batch
     _began: float = 0.0
-    """When the batch arrived at the worker, in seconds of ``time.monotonic()``."""
+    """When the worker began the batch, in seconds of ``time.monotonic()``."""
     _names: tuple[str, ...] = ()
     """The headers of the API."""
     _parameters: tuple[Mapping[str, Any], ...] | None = None
@@ -73,7 +73,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def due(self) -> tuple[float, ...]:
         """For each request, when the worker should be done for the response to meet the request's deadline.
 
-        In seconds of ``time.monotonic()``. Empty during warm-up.
+        In seconds of ``time.monotonic()``. Empty during warm-up. It is off by the error of the gateway's
+        prediction of when the worker begins the batch.
         """
         return tuple([self._began + left_s for left_s in self._batch.left_s])
 

@@ -150,7 +150,7 @@ class Batch(msgspec.Struct, tag="batch", frozen=True, omit_defaults=True):
         accept: media type of the responses; empty for rows.
         raw: how each request gets its rows; None if all get JSON.
         id: the batch's id in logs.
-        left_s: seconds left to each request's deadline at the release; negative if it has passed.
+        left_s: seconds from the predicted start to each request's deadline; negative if it will have passed.
         trace: ``traceparent`` and ``tracestate`` of the batch's span.
         in_file: whether the bodies are in the shared file, and the payload is empty; see :class:`TakeFile`.
         pads: whether the model pads the rows of a call to the longest, so that its size is rows x longest.
