@@ -182,14 +182,24 @@ class Codec(Protocol):
 
 
 def check_weighed(tensors: Sequence[Tensor], weigh: Weigh, limits: Limits) -> None:
-    """Check how many values and lists a request's tensors have as JSON, if ``weigh`` reads it.
+    """Check how many values and lists are made of a request's tensors, if ``weigh`` reads them as JSON.
 
     Raises:
         TooMany: if there are too many.
     """
     if reads_rows(weigh):
         # An axis of length 1 takes no bytes of a tensor, but a list around each value.
-        limits.check_values(sum([sum(accumulate(tensor.shape, operator.mul)) for tensor in tensors]))
+        limits.check_values(sum([sum(accumulate(_cut_axes(tensor), operator.mul)) for tensor in tensors]))
+
+
+def _cut_axes(tensor: Tensor) -> Sequence[int]:
+    """Return the axes along which :func:`json_rows` makes an object of each value or list."""
+    match tensor.form:
+        case "nested":
+            return tensor.shape[:1]
+        case "flat":
+            return tensor.shape[:-1] or tensor.shape
+    return tensor.shape
 
 
 def of_tensor(tensor: Tensor, weigh: Weigh, *, key: Hashable = None) -> Marshalled:

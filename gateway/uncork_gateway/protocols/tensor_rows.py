@@ -39,6 +39,10 @@ def json_rows(tensor: Tensor) -> list[bytes]:
     if count and not tensor.data:
         raise Malformed(f"tensor {tensor.name!r} has no values")
     if tensor.form == "binary":
+        if len(inner) < 2:  # as values, which make one list for each row at most
+            values, width = _values(tensor), math.prod(inner)
+            each = [values[at * width : (at + 1) * width] for at in range(rows)] if inner else values
+            return [msgspec.json.encode(row) for row in each]
         tensor = _as_wanted(tensor, binary=False)
     if tensor.form == "nested":
         return [row.strip(SPACE) for row in between_commas(tensor.data, range(1, rows + 1), leaves(inner))]

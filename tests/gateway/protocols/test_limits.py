@@ -85,6 +85,11 @@ def numbers(count: int) -> Any:
     return np.ones((1, count - 1), "i1")
 
 
+def lists(count: int) -> Any:
+    """Return one row, which has ``count`` lists as JSON."""
+    return np.ones((1, count - 1, 1), "i1")
+
+
 def csv(count: int) -> bytes:
     """Return rows of five values without quotes."""
     return b"a,b,c,d,e\n" + b"1,2,3,4,5\n" * (count // 5)
@@ -170,13 +175,13 @@ OF_VALUES: dict[str, Send] = {
     },
     **{f"{name} texts of two inputs": v2(name, texts, "BYTES", inputs=2) for name in ("binary", "raw")},
     **{
-        f"weighed {name} of {plural(inputs, 'input')}": v2(name, numbers, "INT8", inputs=inputs, cost="bytes")
-        for name in ("json", "binary", "raw", "predict")
+        f"weighed {name} of {plural(inputs, 'input')}": v2(name, array, "INT8", inputs=inputs, cost="bytes")
+        for name, array in (("json", lists), ("binary", numbers), ("raw", numbers), ("predict", numbers))
         for inputs in (1, 2)
     },
     **{
         f"weighed {name} of many axes": v2(name, lambda n: np.ones([1] * n, "i1"), "INT8", cost="bytes")
-        for name in ("json", "binary")
+        for name in ("raw", "binary")
     },
     "weighed npy": lambda n: codec("ndarray", "bytes", shape=[None]).decode(
         encode_npy(b"1" * (n - 1), **_BYTES, shape=(1, n - 1)), NPY
@@ -217,12 +222,13 @@ def test_numbers_of_tensors_are_not_limited(cost: float | None) -> None:
     for name in ("json", "binary", "raw", "predict"):
         asked: Any = v2(name, numbers, "INT8", cost=cost)(10 * VALUES)
         assert asked.cost.total == cost
+    v2("json", numbers, "INT8", cost="bytes")(10 * VALUES)
     table = codec("dataframe", cost, columns=None).decode(csv(2 * VALUES), "text/csv")
     assert table.cost.total == (cost and 8 * cost)
 
 
 def test_values_of_all_groups_count_together() -> None:
-    """Those that are weighed, or else the pieces into which the inputs are cut."""
+    """The lists that are weighed, or else the pieces into which the inputs are cut."""
 
     def marshal(cost: str | None, groups: int, inputs: int, *inner: int) -> object:
         takes = make_codec({"kind": "json"}, cost, LIMITS, RowGroups(["g"]))
@@ -233,10 +239,11 @@ def test_values_of_all_groups_count_together() -> None:
 
     marshal(None, 2, 4, 9)
     marshal(None, 1, 5)
-    marshal("bytes", 2, 1, 3)
-    for cost, inputs, inner in ((None, 5, 1), ("bytes", 1, 4)):
+    marshal("bytes", 2, 1, 3, 1)
+    inner: tuple[int, ...]
+    for cost, inputs, inner in ((None, 5, (1,)), ("bytes", 1, (4, 1))):
         with pytest.raises(TooMany, match=rf"^a request may have at most {VALUES} values, got 24; "):
-            marshal(cost, 2, inputs, inner)
+            marshal(cost, 2, inputs, *inner)
 
 
 def test_the_proxy_passes_on_what_it_does_not_take_apart() -> None:

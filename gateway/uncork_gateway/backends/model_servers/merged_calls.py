@@ -258,6 +258,7 @@ class MergedCalls(TaskRunner[Sent, CallResult]):
         if response.status != 200:
             if response.status // 100 == 2 and (len(group) > 1 or first.original is None):
                 error = f"the model server returned {response.status} to a merged call"
+                self._complain(first.target, error)
                 return await self._ask_each(slot, group, BadGateway(error))
             if len(group) == 1 or response.status in _BUSY:
                 return [*refused(group, response)]
