@@ -93,7 +93,10 @@ def most_in_order(service: ServiceTime, lengths: RowLengths, *, limit: float) ->
     """
     full = max(1.0, limit / lengths.mean)
     sizes = [*(2.0**power for power in range(math.ceil(math.log2(full)))), full]
-    return max(size / service.mean(size * _mean_size(lengths, size, service.padding)) for size in sizes)
+    return max(
+        size / max(service.mean(size * _mean_size(lengths, size, service.padding)), service.prepare_s * size)
+        for size in sizes
+    )
 
 
 def _mean_size(lengths: RowLengths, rows: float, padding: float) -> float:

@@ -269,7 +269,8 @@ class _Simulation:
         way_s = self._scenario.transport_s / 2
         service, arrives = self._scenario.service, now + way_s
         begins = max(arrives, self._busy_until[worker])
-        prepare_s = service.prepare_s * rows
+        # With lengths, each request is one row, and `rows` is a total length.
+        prepare_s = service.prepare_s * (len(batch.requests) if self._scenario.lengths else rows)
         prepared_at = self._prepares_until[worker] = max(arrives, self._prepares_until[worker]) + prepare_s
         model_s = service.draw(rows, padded, worker=worker, random_=self._random)
         seconds = max(0.0, prepared_at - begins) + model_s if prepare_s else model_s

@@ -165,6 +165,18 @@ def test_a_batch_takes_as_long_as_its_padding_says() -> None:
         assert all(one.rows <= one.padded <= one.requests * 1500 for one in batches)
 
 
+def test_each_row_is_prepared_whatever_its_length() -> None:
+    """Rows of length 64 that cost as much as rows without lengths are the same scenario."""
+    rows = ServiceTime(intercept_s=0.004, slope_s=0.00128, prepare_s=0.003)
+    by_length = dataclasses.replace(rows, slope_s=20e-6)
+    plain = run(service=rows, lengths=None, limit_rows=8)
+    long = run(service=by_length, lengths=row_lengths("constant:64").draw, limit_rows=8 * 64)
+
+    assert [one.seconds for one in long.batches] == pytest.approx([one.seconds for one in plain.batches])
+    capacity = most_in_order(by_length, row_lengths("constant:64"), limit=8 * 64)
+    assert capacity == pytest.approx(rows.capacity(workers=1, limit_rows=8))
+
+
 def test_only_known_lengths_stay_apart() -> None:
     known, unknown = run("cork").batches, run("cork", known="totals").batches
 
