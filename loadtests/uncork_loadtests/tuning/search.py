@@ -90,8 +90,8 @@ def caps(model: Model) -> list[int]:
 
 def capacity(model: Model, *, workers: int, cap: int) -> float:
     """Return the requests per second of workers that run full batches only."""
-    slots = workers * model.concurrency
-    return slots * (cap // model.rows_per_request) / model.line.milliseconds(cap) * 1000
+    slots, requests = workers * model.concurrency, cap // model.rows_per_request
+    return slots * requests / model.line.milliseconds(requests * model.rows_per_request) * 1000
 
 
 def predict(model: Model, *, rate: float, workers: int, cap: int) -> Proposal:

@@ -109,6 +109,7 @@ def test_requests_of_many_rows_carry_less() -> None:
 
     assert capacity(MODEL, workers=2, cap=40) == pytest.approx(2 * 40 / 0.05)
     assert capacity(many, workers=2, cap=40) == pytest.approx(2 * 10 / 0.05)
+    assert capacity(many, workers=2, cap=43) == pytest.approx(2 * 10 / 0.05), "3 rows stay free"
     batch = predict(many, rate=200.0, workers=2, cap=40).predicted.batch_rows
     assert batch is not None
     assert batch >= 4
