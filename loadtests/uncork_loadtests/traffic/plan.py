@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from uncork_dispatcher.simulator import SettingError
-from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate
+from uncork_dispatcher.simulator.traffic import open_loop_for, recorded_rate, recorded_times
 from uncork_dispatcher.wording import plural
 from uncork_loadtests.traffic.random_rows import RandomRows
 
@@ -19,6 +19,11 @@ REPLAY = "replay:"
 def per_second(rate: float) -> str:
     """Format a rate with four digits, without an exponent."""
     return f"{float(f'{rate:.4g}'):.10g}/s"
+
+
+def recorded(arrivals: str) -> int:
+    """Return the number of recorded times; 0 if the arrivals are of another kind."""
+    return len(recorded_times(Path(arrivals.removeprefix(REPLAY)))) if arrivals.startswith(REPLAY) else 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,13 @@
 """Workers and batch sizes that keep a goal, by simulation of the dispatcher's core in virtual time."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from uncork_dispatcher.simulator import Cell
 from uncork_dispatcher.simulator import measure as simulate
 from uncork_dispatcher.wording import plural
+from uncork_loadtests.traffic.plan import recorded
 from uncork_loadtests.tuning.batch_times import Line
 
 WANTED = 0.99
@@ -35,7 +37,7 @@ class Model:
     arrivals: str = "poisson"
     seed: int = 1
     requests: int = 10_000
-    """Simulated per setting."""
+    """Least number simulated per setting; a recording is simulated in whole passes."""
 
     @property
     def mb_max_latency(self) -> float:
@@ -107,7 +109,10 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Proposal:
         arrivals=model.arrivals,
         load=rate / carried,
     )
-    seen = simulate(cell, _POLICY, model.seed, requests=model.requests)
+    # The parts of a recording have different rates.
+    whole = recorded(model.arrivals) or 1
+    requests = math.ceil(model.requests / whole) * whole
+    seen = simulate(cell, _POLICY, model.seed, requests=requests)
     # The client's latency, and its goal, exceed the simulated ones by the overhead.
     return Proposal(
         workers=workers,

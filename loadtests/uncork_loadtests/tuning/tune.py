@@ -15,7 +15,7 @@ from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.measurement import Verdict, load, valid_if_possible, verdict
 from uncork_loadtests.servers import BenchError, Cpu, words
 from uncork_loadtests.targets import Api, aimed, aimed_at, api_at, apis, our_service
-from uncork_loadtests.traffic.plan import Plan, per_second
+from uncork_loadtests.traffic.plan import Plan, per_second, recorded
 from uncork_loadtests.tuning import batch_times
 from uncork_loadtests.tuning.lengths import Lengths, Unmeasured, findings
 from uncork_loadtests.tuning.lengths import measure as measure_lengths
@@ -62,7 +62,7 @@ class TuningRequest:
     """Cores that this process may use."""
     path: str | None = None
     seconds: float | None = None
-    """Length of the proof; None: enough for a 99th percentile, within bounds."""
+    """Length of the proof; None: enough for a 99th percentile and a whole recording, within bounds."""
 
     def __post_init__(self) -> None:
         for name in ("goal_ms", "rate", "seconds"):
@@ -81,6 +81,8 @@ class Proof(Verdict):
     workers: int
     rate: float
     seconds: float
+    recorded_s: float = 0.0
+    """Length of the recorded arrivals at this rate; 0 without."""
     predicted: Figures
     measured: Figures | None
     """None without a good answer."""
@@ -237,15 +239,7 @@ def _prove(request: TuningRequest, model: Model, proposal: Proposal, *, tell: Te
         "--mb-max-latency": proposal.mb_max_latency,
         "--mb-max-batch-size": proposal.mb_max_batch_size,
     }
-    plan = replace(
-        request.plan,
-        # A file may be sorted by length, and the test may end before its last line.
-        payload=request.plan.payload.shuffled(f"{request.plan.seed} proof"),
-        rate=rate,
-        seconds=request.seconds or min(max(_PROOF_S[0], _PROOF_REQUESTS / rate), _PROOF_S[1]),
-        warmup_s=_WARMUP_S,
-        goal_s=request.goal_ms / 1000,
-    )
+    plan = proof_plan(request, rate=rate)
     tell(f"starting {request.target} with the recommended settings")
     with our_service(request.target, options=words(options)) as server:
         plan = aimed(plan, server, path=request.path)
@@ -255,6 +249,20 @@ def _prove(request: TuningRequest, model: Model, proposal: Proposal, *, tell: Te
             return _proof(*load(server, plan), workers=workers, predicted=predicted)
 
         return valid_if_possible(measure)
+
+
+def proof_plan(request: TuningRequest, *, rate: float) -> Plan:
+    """Return the load test at a rate; its URL is not that of the server yet."""
+    requests = max(_PROOF_REQUESTS, recorded(request.plan.arrivals))
+    return replace(
+        request.plan,
+        # A file may be sorted by length, and the test may end before its last line.
+        payload=request.plan.payload.shuffled(f"{request.plan.seed} proof"),
+        rate=rate,
+        seconds=request.seconds or min(max(_PROOF_S[0], requests / rate), _PROOF_S[1]),
+        warmup_s=_WARMUP_S,
+        goal_s=request.goal_ms / 1000,
+    )
 
 
 def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figures) -> Proof:
@@ -271,6 +279,7 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
         workers=workers,
         rate=outcome.plan.average_rate,
         seconds=outcome.measured_s,
+        recorded_s=recorded(outcome.plan.arrivals) / outcome.plan.average_rate,
         predicted=predicted,
         measured=measured,
         **verdict(outcome, summary, cpu),

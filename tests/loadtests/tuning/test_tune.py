@@ -32,7 +32,15 @@ from uncork_loadtests.tuning.search import (
     predict,
     smallest,
 )
-from uncork_loadtests.tuning.tune import Proof, Tuned, TuningRequest, differences, faults, tune
+from uncork_loadtests.tuning.tune import (
+    Proof,
+    Tuned,
+    TuningRequest,
+    differences,
+    faults,
+    proof_plan,
+    tune,
+)
 
 LINE = Line(intercept_ms=10.0, slope_ms=1.0, noise_cv=0.05, worst_rows=8, worst_deviation=-0.12, steps=(8,))
 MODEL = Model(line=LINE, rows_per_request=1, overhead_ms=0.75, goal_ms=100.0, largest=64, requests=1000)
@@ -161,6 +169,21 @@ def test_no_rate_keeps_a_goal_below_a_batch() -> None:
     assert most(replace(MODEL, goal_ms=5.0), workers=1) is None
 
 
+def test_a_burst_at_the_end_of_a_recording_counts(tmp_path: Path) -> None:
+    """1500 even times and 500 at once; fewer simulated requests would end before the burst."""
+    file = tmp_path / "times.csv"
+    file.write_text("".join(f"{time}\n" for time in [*range(1500), *[1500] * 500]))
+    replayed = f"replay:{file}"
+
+    assert predict(MODEL, rate=200.0, workers=1, cap=64).met
+    found = predict(replace(MODEL, arrivals=replayed), rate=200.0, workers=1, cap=64)
+    assert found.predicted.in_goal < 0.9
+
+    request = replace(REQUEST, plan=replace(PLAN, arrivals=replayed))
+    assert [proof_plan(request, rate=rate).seconds for rate in (1000.0, 200.0, 20.0)] == [5.0, 10.0, 60.0]
+    assert proof_plan(replace(request, seconds=3.0), rate=200.0).seconds == 3.0
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -245,6 +268,7 @@ BAD = replace(TUNED, proposal=replace(PROPOSAL, predicted=replace(FIGURES, in_go
 RESULTS = {
     "everything": TUNED,
     "fewer cores than workers": replace(TUNED, proof=replace(PROOF, workers=1, rate=200.0)),
+    "a long recording": replace(TUNED, proof=replace(PROOF, seconds=60.02, recorded_s=300.0)),
     "a goal that cannot be kept": BAD,
     "lengths": replace(TUNED, lengths=PADS),
     "unknown lengths": replace(TUNED, no_lengths="8 requests of 10 bytes failed: status 500"),

@@ -33,7 +33,7 @@ class TuneOptions(TrafficOptions):
     seconds: float | None = option(
         None,
         "Seconds of the load test that verifies the settings.",
-        show_default="long enough for 1000 requests, from 5 to 60",
+        show_default="long enough for 1000 requests and a whole recording, from 5 to 60",
     )
 
     def request(self) -> TuningRequest:

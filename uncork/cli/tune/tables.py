@@ -118,6 +118,11 @@ def _proof(proof: Proof, proposal: Proposal) -> Iterator[RenderableType]:
     if proof.workers < proposal.workers:
         share = ", with one worker and its share of the rate, as this machine has fewer cores than workers"
     yield f"load test: {per_second(proof.rate)} for {proof.seconds:.3g} s{share}"
+    if proof.recorded_s > 1.01 * proof.seconds:  # a whole one may end a little earlier
+        yield (
+            f"the recording takes {proof.recorded_s:.3g} s at this rate; the load test replayed its "
+            "beginning, the simulation all of it"
+        )
     table = plain_table("", "p50 ms", "p99 ms", "in goal %", "rows/batch")
     for name, one in (("predicted", proof.predicted), ("measured", proof.measured)):
         if one is not None:
