@@ -136,6 +136,7 @@ class Traffic(ABC):
         """Remove a closed connection; `asked` is the request lost with it."""
         self._connections.discard(connection)
         if asked is not None:
+            connection.due_s = time.monotonic() + self.plan.think_s
             self.unanswered(asked, status=LOST)
         self.on_closed(connection)
         self.settle()
@@ -210,6 +211,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, traffic: Traffic) -> None:
         self.due_s = 0.0
         """Closed loop: end of the client's think time."""
+        self.opened_s = 0.0
         self.asked: Asked | None = None
         self._first_s = UNKNOWN
         self._traffic = traffic
@@ -224,6 +226,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.opened_s = time.monotonic()
         self._lost.clear()
         self._parser = ReplyParser()
         self._first_s = UNKNOWN

@@ -46,7 +46,9 @@ class ClosedLoop(Traffic):
         self.stopping = self._left <= 0
         self.outstanding += 1
         due_s = connection.due_s if self.plan.think_s else now_s
-        self.send(connection, scheduled_s=due_s, fired_s=now_s, now_s=now_s)
+        # A client that waited for its new connection does not mean a late generator.
+        fired_s = due_s if connection.opened_s > due_s else now_s
+        self.send(connection, scheduled_s=due_s, fired_s=fired_s, now_s=now_s)
 
     def on_closed(self, connection: Connection) -> None:
         if not self.stopping:

@@ -100,6 +100,25 @@ def test_clients_think_between_their_requests() -> None:
     assert result.measured_s >= 0.01
 
 
+def test_clients_think_after_a_lost_connection_too() -> None:
+    lost = replace(PLAN, think_s=0.01, limit=4, payload=Payload(bodies=(b"3",)))
+    _, _, samples = outcome(answer_by_body, plan=lost)
+
+    assert samples["status"].tolist() == [LOST] * 4
+    assert (samples["scheduled_s"][1:] >= samples["sent_s"][:-1] + lost.think_s).all()
+
+
+@pytest.mark.parametrize("body", [b"2", b"3"], ids=["closed", "lost"])
+def test_the_wait_for_a_new_connection_is_no_lag(body: bytes) -> None:
+    """It outlasts the think time."""
+    plan = replace(PLAN, think_s=1e-9, limit=4, payload=Payload(bodies=(body,)))
+    _, _, samples = outcome(answer_by_body, plan=plan)
+
+    later = samples[1:]
+    assert later["fired_s"].tolist() == later["scheduled_s"].tolist()
+    assert (later["sent_s"] > later["fired_s"]).all()
+
+
 async def test_no_server_is_said_clearly() -> None:
     with (
         reserved_port() as port,
