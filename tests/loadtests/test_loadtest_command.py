@@ -17,7 +17,7 @@ from uncork.cli.loadtest.options import LoadtestOptions
 from uncork.cli.loadtest.tables import as_json, tables
 from uncork.cli.loadtest.traffic import seconds_of
 from uncork_loadtests.generator.fleet import Outcome
-from uncork_loadtests.generator.samples import LOST, UNANSWERED
+from uncork_loadtests.generator.samples import LOST, PENDING, UNANSWERED
 from uncork_loadtests.targets import Estimate, Padding
 from uncork_loadtests.traffic.plan import Payload, Plan
 from uncork_loadtests.traffic.random_rows import Numbers, RandomRows
@@ -65,6 +65,7 @@ def outcome(*changes: dict[str, Any]) -> Outcome:
         ([], ""),
         ([{"status": 400}] * 20, ""),
         ([{"status": 503}] * 900, ""),
+        ([{**NO_ANSWER, "status": PENDING}] * 900, ""),
         (
             [{"status": 400}] * 21,
             "most requests failed: 21 of 41 requests ended with 400; first: expected a row",
@@ -105,6 +106,10 @@ RESULTS: dict[str, tuple[Outcome, Estimate | None]] = {
         None,
     ),
     "first errors": (ERRORS, BY_COST),
+    "interrupted": (
+        replace(outcome(*[{**NO_ANSWER, "status": PENDING}] * 4), measured_s=1.05, interrupted=True),
+        None,
+    ),
     "streams": (outcome(*[{"first_s": 1.01, "done_s": 1.05, "chunks": 5}] * 10), None),
     "random rows, padded": (
         replace(outcome(), plan=replace(PLAN, payload=Payload(bodies=(b"[1,2,3,4]",), random=ROWS))),

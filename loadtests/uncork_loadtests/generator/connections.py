@@ -17,7 +17,7 @@ from typing import cast
 from uncork_dispatcher.alarm import make_alarm
 from uncork_loadtests.generator.answers import AnswerLog, Asked
 from uncork_loadtests.generator.http_reply import Reply, ReplyError, ReplyParser
-from uncork_loadtests.generator.samples import LOST, UNANSWERED, UNKNOWN
+from uncork_loadtests.generator.samples import LOST, PENDING, UNANSWERED, UNKNOWN
 from uncork_loadtests.traffic.payloads import source
 from uncork_loadtests.traffic.plan import Plan
 
@@ -166,7 +166,7 @@ class Traffic(ABC):
             self._over.set_exception(error)
 
     def halt(self) -> None:
-        """End the run now; outstanding requests are not recorded."""
+        """End the run now, without waiting for outstanding responses."""
         self.stopping = self.halted = True
         if not self._over.done():
             self._over.set_result(None)
@@ -178,19 +178,18 @@ class Traffic(ABC):
             self._over.result()
 
     async def drain(self, seconds: float) -> None:
-        """Wait up to `seconds` for outstanding responses, then record the rest as unanswered."""
+        """Wait up to `seconds` for outstanding responses, unless halted, then record what has none."""
         if not self.halted:
             self.finish()
             self.settle()
             await self.wait(seconds)
-        if self.halted:
-            return
+        status = PENDING if self.halted else UNANSWERED
         for connection in self._connections:
             asked = connection.forget()
             if asked is not None:
-                self.unanswered(asked, status=UNANSWERED)
+                self.unanswered(asked, status=status)
         for scheduled_s, fired_s in self.unsent():
-            self.never_sent(scheduled_s, fired_s, status=UNANSWERED)
+            self.never_sent(scheduled_s, fired_s, status=status)
 
     async def close(self) -> None:
         self.stopping = self._closed = True

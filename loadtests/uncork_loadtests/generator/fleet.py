@@ -20,7 +20,15 @@ import msgspec
 import numpy as np
 
 from uncork_loadtests.generator.process import PLAN, START, STOP, Frame, command, read_frame, samples_of
-from uncork_loadtests.generator.samples import SHED, Samples, Summary, status_name, summarise, void_reason
+from uncork_loadtests.generator.samples import (
+    PENDING,
+    SHED,
+    Samples,
+    Summary,
+    status_name,
+    summarise,
+    void_reason,
+)
 from uncork_loadtests.generator.share import Progress
 from uncork_loadtests.servers import BenchError
 from uncork_loadtests.traffic.plan import Plan
@@ -56,11 +64,11 @@ class Outcome:
         """The reason why the run failed, or "".
 
         A run fails without any good response, or if most requests have a status other than 2xx and 503:
-        refusals with 503 may be what the load test is about.
+        refusals with 503 may be what the load test is about. Requests pending at Ctrl-C have not failed.
         """
         summary = self.summary()
         bad = {status: count for status, count in summary.statuses.items() if not 200 <= status < 300}
-        failed = {status: count for status, count in bad.items() if status != SHED}
+        failed = {status: count for status, count in bad.items() if status not in (SHED, PENDING)}
         if summary.good and 2 * sum(failed.values()) <= summary.requests:
             return ""
         if not bad:

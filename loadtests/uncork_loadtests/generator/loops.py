@@ -144,10 +144,10 @@ class OpenLoop(Traffic):
         self.stopping = self._next == len(self._schedule)
 
     def unsent(self) -> Sequence[tuple[float, float]]:
-        """Return the requests without a connection, and the rest of the schedule."""
+        """Return the requests without a connection, and those that the generator is late with."""
         now_s = time.monotonic()
-        late = ((self.start_s + due_s, now_s) for due_s in self._schedule[self._next :])
-        return [*self._waiting, *late]
+        due = (self.start_s + due_s for due_s in self._schedule[self._next :])
+        return [*self._waiting, *((due_s, now_s) for due_s in due if due_s <= now_s)]
 
 
 def share_of(count: int, plan: Plan, share: int) -> int:

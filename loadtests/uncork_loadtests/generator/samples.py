@@ -18,6 +18,8 @@ LOST = 0
 """Status of a request whose connection broke or could not be opened."""
 UNANSWERED = -1
 """Status of a request that was still unanswered after the drain time."""
+PENDING = -2
+"""Status of a request that was still unanswered when Ctrl-C ended the run."""
 SHED = 503
 SAMPLE = np.dtype(
     [
@@ -47,7 +49,12 @@ _VOID_SHARE = 0.1
 
 
 def status_name(status: int) -> str:
-    names = {SHED: "503 (refused)", LOST: "connection lost", UNANSWERED: "no response"}
+    names = {
+        SHED: "503 (refused)",
+        LOST: "connection lost",
+        UNANSWERED: "no response",
+        PENDING: "no response by Ctrl-C",
+    }
     return names.get(status, str(status))
 
 
@@ -112,7 +119,7 @@ class Summary:
     answered_per_s: float
     """Good answers (2xx) that arrived within the measured time, per second."""
     statuses: dict[int, int]
-    """Requests by HTTP status, LOST or UNANSWERED."""
+    """Requests by HTTP status, LOST, UNANSWERED or PENDING."""
     latency: Spread | None
     """Of good answers; None without any."""
     long_bodies: LongBodies | None
@@ -124,7 +131,10 @@ class Summary:
     chunks_per_s: float | None
     chunks_by_answer: float | None
     in_goal: float | None
-    """Share of all requests with a good answer within the goal; None without a goal."""
+    """Share of all requests with a good answer within the goal; None without a goal.
+
+    Leaves out those that were PENDING for no longer than the goal.
+    """
     batch_rows_by_answer: float | None
     """Mean batch size over answers."""
     batch_rows_by_batch: float | None
@@ -217,12 +227,12 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
         answered_per_s=int(in_time.sum()) / seconds,
         statuses={int(status): int(count) for status, count in zip(statuses, counts, strict=True)},
         latency=spread(latency),
-        long_bodies=_long_bodies(ours, goal_s=goal_s),
+        long_bodies=_long_bodies(ours, seconds=seconds, goal_s=goal_s),
         first_chunk=spread(first_chunks_s(streamed)),
         chunk_gap=spread((several["done_s"] - several["first_s"]) / (several["chunks"] - 1)),
         chunks_per_s=int(streamed["chunks"].sum()) / seconds if len(streamed) else None,
         chunks_by_answer=float(streamed["chunks"].mean()) if len(streamed) else None,
-        in_goal=_in_goal(ours, goal_s),
+        in_goal=_in_goal(ours, seconds=seconds, goal_s=goal_s),
         batch_rows_by_answer=by_answer,
         batch_rows_by_batch=by_batch,
         held=spread(queued_s),
@@ -234,8 +244,12 @@ def summarise(samples: Samples, *, seconds: float, goal_s: float | None = None) 
     )
 
 
-def _in_goal(samples: Samples, goal_s: float | None) -> float | None:
-    if goal_s is None or not len(samples):
+def _in_goal(samples: Samples, *, seconds: float, goal_s: float | None) -> float | None:
+    if goal_s is None:
+        return None
+    is_open = (samples["status"] == PENDING) & (seconds - samples["scheduled_s"] <= goal_s)
+    samples = samples[~is_open]
+    if not len(samples):
         return None
     return int((latencies_s(samples[is_good(samples)]) <= goal_s).sum()) / len(samples)
 
@@ -261,7 +275,7 @@ def has_long_body(samples: Samples) -> NDArray[np.bool_]:
     return found
 
 
-def _long_bodies(samples: Samples, *, goal_s: float | None) -> LongBodies | None:
+def _long_bodies(samples: Samples, *, seconds: float, goal_s: float | None) -> LongBodies | None:
     long = samples[has_long_body(samples)]
     if not len(long):
         return None
@@ -271,7 +285,7 @@ def _long_bodies(samples: Samples, *, goal_s: float | None) -> LongBodies | None
         shortest_bytes=int(sizes.min()),
         longest_bytes=int(sizes.max()),
         latency=spread(latencies_s(long[is_good(long)])),
-        in_goal=_in_goal(long, goal_s),
+        in_goal=_in_goal(long, seconds=seconds, goal_s=goal_s),
     )
 
 

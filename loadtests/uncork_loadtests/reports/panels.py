@@ -9,6 +9,7 @@ from uncork_loadtests.generator.fleet import Outcome
 from uncork_loadtests.generator.samples import (
     BEYOND,
     LOST,
+    PENDING,
     SHED,
     UNANSWERED,
     Samples,
@@ -109,7 +110,7 @@ def _throughput(samples: Samples, ours: Samples, edges: Array) -> Panel:
 
 def _statuses(ours: Samples, edges: Array) -> Panel:
     status, good = ours["status"], is_good(ours)
-    shed, lost = status == SHED, (status == LOST) | (status == UNANSWERED)
+    shed, lost = status == SHED, np.isin(status, (LOST, UNANSWERED, PENDING))
     kinds = {
         "successful (2xx)": (good, BLUE),
         "shed (503)": (shed, ORANGE),

@@ -12,7 +12,7 @@ from tests.loadtests.fake_server import Handler, chunk, chunked, reply, serving
 from uncork_loadtests.generator.answers import Asked
 from uncork_loadtests.generator.connections import Connection
 from uncork_loadtests.generator.loops import OpenLoop
-from uncork_loadtests.generator.samples import LOST, UNANSWERED, Samples
+from uncork_loadtests.generator.samples import LOST, PENDING, UNANSWERED, Samples
 from uncork_loadtests.traffic.plan import Payload, Plan
 
 BODIES = tuple(b"%d" % number for number in range(100))
@@ -272,7 +272,8 @@ def test_the_first_of_each_error_is_kept() -> None:
     }
 
 
-def test_a_halt_leaves_out_what_is_under_way() -> None:
+def test_a_halt_records_what_is_pending() -> None:
+    """Also what waits for a connection, but nothing that is not due yet."""
     seen: list[bytes] = []
     half = asyncio.Event()
 
@@ -287,7 +288,11 @@ def test_a_halt_leaves_out_what_is_under_way() -> None:
         await half.wait()
         traffics[0].halt()
 
-    found, _ = outcome(half_of_them, plan=replace(PLAN, seconds=60.0), meanwhile=halt)
+    plan = replace(PLAN, seconds=60.0, max_connections=2)
+    found, _ = outcome(half_of_them, plan=plan, drain_s=0.0, meanwhile=halt)
 
-    assert found["status"].tolist() == [200] * len(found)
-    assert 0 < len(found) <= 10
+    answered, pending = found[found["status"] == 200], found[found["status"] == PENDING]
+    assert 0 < len(answered) <= 10
+    assert len(pending) > 0
+    assert len(answered) + len(pending) == len(found) < 60_000
+    assert sorted(found["scheduled_s"]) == pytest.approx([number / 1000 for number in range(len(found))])

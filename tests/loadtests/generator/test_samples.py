@@ -15,6 +15,7 @@ from tests.examples import at_most
 from tests.expected import check_texts
 from uncork_loadtests.generator.samples import (
     LOST,
+    PENDING,
     UNANSWERED,
     Recorder,
     Samples,
@@ -105,6 +106,15 @@ CASES: dict[str, tuple[list[dict[str, Any]], float | None]] = {
             {"status": 503},
             NO_ANSWER | {"status": LOST},
             NO_ANSWER | {"status": UNANSWERED, "sent_s": math.nan},
+        ],
+        0.1,
+    ),
+    "pending at Ctrl-C: the older two have missed the goal": (
+        [
+            {},
+            NO_ANSWER | {"status": PENDING},
+            NO_ANSWER | {"status": PENDING, "sent_s": math.nan},
+            NO_ANSWER | {"status": PENDING, "scheduled_s": 1.95, "fired_s": 1.95, "sent_s": 1.95},
         ],
         0.1,
     ),
