@@ -122,7 +122,12 @@ def _made(function: Callable[[int], Any], number: int) -> tuple[bytes, bytes | N
             "the function for the bodies must return bytes, or a tuple of bytes and the expected response, "
             f"got {type(body).__name__} for request {number}"
         )
-    return bytes(body), expected
+    if not isinstance(expected, bytes | bytearray | None):
+        raise ValueError(
+            "the expected response from the function for the bodies must be bytes or None, "
+            f"got {type(expected).__name__} for request {number}"
+        )
+    return bytes(body), None if expected is None else bytes(expected)
 
 
 def _request(head: bytes, body: bytes) -> bytes:

@@ -46,8 +46,9 @@ def test_a_function_makes_bodies(tmp_path: Path) -> None:
     file.write_text(
         "def plain(number):\n    return b'%d' % number\n"
         "def checked(number):\n    return b'%d' % number, b'%d' % (2 * number)\n"
+        "def unchecked(number):\n    return b'%d' % number, None\n"
     )
-    for name, expected in (("plain", None), ("checked", b"24")):
+    for name, expected in (("plain", None), ("checked", b"24"), ("unchecked", None)):
         payload = Payload(function=f"{file}:{name}")
         request, answer = source(plan(payload))(12)
         assert (request[-6:], answer) == (b"\r\n\r\n12", expected)
@@ -60,6 +61,7 @@ def test_a_function_makes_bodies(tmp_path: Path) -> None:
     [
         ("'text'", "must return bytes, or a tuple of bytes and the expected response, got str for request 3"),
         ("None, b'1'", "must return bytes, .*, got NoneType for request 3"),
+        ("b'1', {}", "the expected response .* must be bytes or None, got dict for request 3"),
         ("{}[number]", "failed for request 3: KeyError: 3"),
         ("b'1', b'2', b'3'", "failed for request 3: ValueError: too many values"),
     ],
