@@ -88,7 +88,7 @@ def _error_text(body: bytes) -> str:
     """Return the detail of a problem document, or the body, on one line."""
     try:
         text = msgspec.json.decode(body, type=_Problem).detail
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body.decode(errors="replace")
     text = " ".join(text.split())
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} ..."

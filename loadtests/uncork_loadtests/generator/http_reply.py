@@ -27,7 +27,7 @@ class Reply(NamedTuple):
     chunks: int = 0
     """Chunks of the body; 0 if the reply stated its length."""
     batch_rows: int = 0
-    """`X-Batch-Size`: rows in the batch of the request; 0 if absent."""
+    """`X-Batch-Size`: rows in the batch of the request; 0 if absent or above 999,999,999."""
     queued_ms: float = UNKNOWN
     """`Server-Timing`: time in the queue; NaN if absent."""
     batch_ms: float = UNKNOWN
@@ -105,7 +105,7 @@ class ReplyParser:
                 self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces),
                 self._parser.should_keep_alive(),
                 max(0, self._chunks),
-                int(size) if size.isdigit() else 0,
+                int(size) if size.isdigit() and len(size) < 10 else 0,  # a sample has 32 bits for it
                 _duration_ms(timing, b"queue;dur=") if timing else UNKNOWN,
                 _duration_ms(timing, b"batch;dur=") if timing else UNKNOWN,
                 int(retry_after) if status == SHED and retry_after.isdigit() else None,

@@ -43,6 +43,15 @@ def test_a_reply_is_the_same_however_it_is_cut(chunks: list[bytes], in_chunks: b
         assert found == [Reply(200, body, batch_rows=7)]
 
 
+@pytest.mark.parametrize(
+    ("size", "rows"), [("999999999", 999_999_999), ("2147483648", 0), ("9" * 5000, 0), ("-1", 0), ("x", 0)]
+)
+def test_a_batch_size_fits_into_a_sample(size: str, rows: int) -> None:
+    found = ReplyParser().feed(reply(b"1", fields=f"X-Batch-Size: {size}\r\n"))
+
+    assert found == Reply(200, b"1", batch_rows=rows)
+
+
 def test_the_first_chunk_is_seen_before_the_end() -> None:
     parser, whole = ReplyParser(), chunked(b"one", b"two")
     seen = []

@@ -257,6 +257,7 @@ def test_the_first_of_each_error_is_kept() -> None:
             b"3": ("500 Oh", b"\xff" * 1000),
             b"4": ("404 No", b""),
             b"5": ("418 Tea", b'{"detail": "\xff"}'),
+            b"6": ("422 Deep", b'{"a":' + b"[" * 9999),
         }
         status, text = texts.get(body, ("200 OK", body))
         writer.write(reply(text, status=status))
@@ -269,6 +270,7 @@ def test_the_first_of_each_error_is_kept() -> None:
         500: "\N{REPLACEMENT CHARACTER}" * 300 + " ...",
         404: "",
         418: '{"detail": "\N{REPLACEMENT CHARACTER}"}',
+        422: '{"a":' + "[" * 295 + " ...",
     }
 
 
