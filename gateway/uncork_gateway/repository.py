@@ -23,6 +23,12 @@ class NotLoaded(GatewayError):
     status = 400
 
 
+class TooManyChanges(NotLoaded):
+    """Too many clients wait to load or unload services."""
+
+    status = 503
+
+
 class NotAllowed(GatewayError):
     """The client may not load or unload services."""
 
@@ -39,14 +45,14 @@ class Repository(Protocol):
         """Start a service with its current configuration; if it is loaded already, replace its workers.
 
         Raises:
-            NotLoaded: if loading fails; nothing has changed then.
+            NotLoaded: if loading fails, or too many such changes wait; nothing has changed then.
         """
 
     async def unload(self, name: str) -> None:
         """Finish a service's accepted requests, and stop the service.
 
         Raises:
-            NotLoaded: if the service does not exist.
+            NotLoaded: if the service does not exist, or too many such changes wait.
         """
 
 

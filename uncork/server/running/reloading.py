@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -16,7 +17,7 @@ from uncork.server.running.revision import Revision
 from uncork.server.running.server import files_of
 from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
-from uncork_gateway.repository import NotLoaded
+from uncork_gateway.repository import NotLoaded, TooManyChanges
 from uncork_workers.supervision.file_watching import FileWatcher
 from uncork_workers.supervision.supervisor import ReplacementFailed
 
@@ -25,6 +26,9 @@ log = logging.getLogger("uncork.gateway")
 _MOST_FILES_NAMED = 3
 _LOOK_EVERY_S = 0.5
 _LONG_S = 60.0
+_MOST_WAITING = 16
+_LONGEST_NAME = 100
+_NOTHING = ("", "", None)
 _LATE = (
     "%s: the new workers are not ready after %g s; until all are, or one ends, nothing changes, and other "
     "reloads wait"
@@ -36,7 +40,7 @@ class Reloader:
 
     A reload changes everything or nothing. Workers are replaced unless only settings have changed that do not
     concern them, and nobody asked for new workers. A request during a reload waits and then reloads again:
-    the code may have changed meanwhile.
+    the code may have changed meanwhile. Reloads by the operator go before clients' changes that wait.
     """
 
     def __init__(self, gateway: Gateway, settings: RunningSettings) -> None:
@@ -44,6 +48,9 @@ class Reloader:
         self._settings = settings
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[Outcome]] = set()
+        self._clients_turn = asyncio.Lock()
+        # What clients want of which service, the next first.
+        self._waiting: deque[tuple[str, str, asyncio.Task[Outcome]]] = deque()
         self._settling: set[asyncio.Task[None]] = set()
 
     def on_hangup(self) -> None:
@@ -93,29 +100,43 @@ class Reloader:
 
     async def load(self, name: str) -> None:
         """Load a service for a client; see :class:`~uncork_gateway.repository.Repository`."""
-        loading = self._reload(
-            f"load {name}",
+        await self._change(
+            "load",
+            name,
             read=partial(self._settings.loading, name),
             renewed=[name],
             in_force=lambda: self._settings.unloaded.discard(name),
-            failed=f"failed to load {name!r}",
         )
-        outcome = await asyncio.shield(self._begin(loading))
-        if outcome.code:
-            raise NotLoaded(outcome.message)
 
     async def unload(self, name: str) -> None:
         """Unload a service for a client; see :class:`~uncork_gateway.repository.Repository`."""
-        unloading = self._reload(
-            f"unload {name}",
+        await self._change(
+            "unload",
+            name,
             read=partial(self._settings.unloading, name),
             renewed=(),
             in_force=lambda: self._settings.unloaded.add(name),
-            failed=f"failed to unload {name!r}",
         )
-        outcome = await asyncio.shield(self._begin(unloading))
+
+    async def _change(self, verb: str, name: str, **change: Any) -> None:
+        """Load or unload a service for a client, as the last change of it that waits if that is the same."""
+        shown = repr(name[:_LONGEST_NAME])
+        failed = f"failed to {verb} {shown}"
+        last_verb, _, task = next((one for one in reversed(self._waiting) if one[1] == name), _NOTHING)
+        if task is None or last_verb != verb:
+            if len(self._waiting) == _MOST_WAITING:
+                raise TooManyChanges(f"{failed}: {_MOST_WAITING} changes by clients wait; try again later")
+            task = self._begin(self._in_turn(f"{verb} {shown}", failed=failed, **change))
+            self._waiting.append((verb, name, task))
+        outcome = await asyncio.shield(task)
         if outcome.code:
             raise NotLoaded(outcome.message)
+
+    async def _in_turn(self, reason: str, **change: Any) -> Outcome:
+        """Reload for a client, after all changes that clients have asked for before."""
+        async with self._clients_turn:
+            self._waiting.popleft()
+            return await self._reload(reason, **change)
 
     async def _reload(
         self,

@@ -80,12 +80,12 @@ class RunningSettings(RunningServer):
         _, services = self._read()
         if ONLY in self.services:
             raise WrongUsage(
-                f"service {name!r} cannot be loaded: the only service has no name of its own; give it one, "
-                "as in NAME=FILE.py:SERVICE, and restart the server"
+                f"service {name[:100]!r} cannot be loaded: the only service has no name of its own; give it "
+                "one, as in NAME=FILE.py:SERVICE, and restart the server"
             )
         if name not in services:
             known = ", ".join(filter(None, services)) or "none, the only service has no name of its own"
-            raise WrongUsage(f"no service {name!r} is configured; those that can be loaded: {known}")
+            raise WrongUsage(f"no service {name[:100]!r} is configured; those that can be loaded: {known}")
         return Revision(self, self.options, {**self._running(), name: services[name]}, self.credentials)
 
     def unloading(self, name: str) -> Revision:
@@ -97,7 +97,7 @@ class RunningSettings(RunningServer):
         running = self._running()
         if not name or name not in running:
             known = ", ".join(filter(None, running)) or "none"
-            raise WrongUsage(f"no service {name!r} is loaded; those that can be unloaded: {known}")
+            raise WrongUsage(f"no service {name[:100]!r} is loaded; those that can be unloaded: {known}")
         del running[name]
         return Revision(self, self.options, running, self.credentials)
 

@@ -22,7 +22,7 @@ from uncork.server.running.reloading import Reloader
 from uncork.server.running.service import Place, RunningService
 from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
-from uncork_gateway.repository import NotLoaded
+from uncork_gateway.repository import NotLoaded, TooManyChanges
 from uncork_workers.supervision.supervisor import ReplacementFailed
 
 AT_ONCE = Change("max_queue_rows", "5", "6", Effect.AT_ONCE)
@@ -318,6 +318,64 @@ async def test_a_reload_that_waits_for_a_client_keeps_what_it_has_changed(
     on.settled.set()
     await asyncio.gather(changing, reloading)
     assert on.unloaded_at_read == [after]
+
+
+async def test_a_client_cannot_make_the_operator_wait_for_its_changes() -> None:
+    """One client's changes in advance would otherwise delay, for example, the end of a key."""
+    on = Server(AT_ONCE)
+    on.gate.clear()
+    first = asyncio.create_task(on.reloader.load("a"))
+    await on.replacing.wait()
+    waiting = [
+        asyncio.create_task(on.reloader.load(f"m{number}")) for number in range(reloading._MOST_WAITING)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyChanges, match=r"^failed to load 'one more': 16 changes by clients wait"):
+        await on.reloader.load("one more")
+    operator = asyncio.create_task(on.reloader.reload_requested())
+    await asyncio.sleep(0)
+    on.gate.set()
+    await asyncio.gather(first, operator, *waiting)
+    begun = [one for one in on.done if one.startswith("read")]
+    assert begun[:3] == ["read to load a", "read", "read to load m0"]
+    await on.reloader.load("one more")
+
+
+async def test_clients_share_the_last_change_of_a_service_that_waits() -> None:
+    on = Server(AT_ONCE)
+    on.gate.clear()
+    changes = [asyncio.create_task(on.reloader.load("wine"))]
+    await on.replacing.wait()
+    load, unload = on.reloader.load, on.reloader.unload
+    for change in (load, load, unload, unload, load, load):
+        changes.append(asyncio.create_task(change("wine")))
+        changes.append(asyncio.create_task(change("beer")))
+    await asyncio.sleep(0)
+    changes[1].cancel()
+    on.gate.set()
+    await asyncio.gather(*changes[:1], *changes[2:])
+    begun = [one.removeprefix("read to ") for one in on.done if one.endswith("wine") and "read" in one]
+    assert begun == ["load wine", "load wine", "unload wine", "load wine"]
+    assert on.unloaded == set()
+
+
+async def test_the_name_that_a_client_sends_forges_no_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    options = ServeOptions(target=["a.py:A", "b.py:B"])
+    settings = RunningSettings(
+        options=options,
+        credentials=read_credentials(options),
+        place=cast(Place, None),
+        servers=None,
+        services={},
+    )
+    name = "x\n2026-01-01 ERROR forged" + "x" * 30_000
+    reloader = Reloader(cast(Gateway, Services()), settings)
+    for change in (reloader.load, reloader.unload):
+        with pytest.raises(NotLoaded, match="no service 'x"):
+            await change(name)
+    assert len(caplog.messages) == 2
+    assert all(line.isprintable() and len(line) < 600 for line in caplog.messages)
 
 
 def test_nothing_is_loaded_next_to_a_service_without_a_name() -> None:
