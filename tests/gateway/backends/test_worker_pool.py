@@ -300,6 +300,15 @@ NONSENSE = {
     "a reason for no request, negative": encode_frame(
         Reply(5, True, 0.5, [200, 400], [1, 1], [], reasons={-1: ["x"]}), [b"xy"]
     ),
+    "a name of a metric in two lines": encode_frame(
+        Reply(5, True, 0.5, [200, 200], [1, 1], [], observed={"a\n": [1.0]}), [b"xy"]
+    ),
+    **{
+        f"labels {labels!r}": encode_frame(
+            Reply(5, True, 0.5, [200, 200], [1, 1], [], counts=[("a", dict.fromkeys(labels, ""), 1)]), [b"xy"]
+        )
+        for labels in (["a\n"], ["api"], ["service"], ["le"], list("abcdef"))
+    },
     "too many GPUs": encode_frame(Gpus({str(name): Gpu() for name in range(65)})),
     "a long name of a GPU": encode_frame(Gpus({97 * "x": Gpu()})),
     "less than no memory": encode_frame(Gpus({"0": Gpu(memory_used_bytes=-1)})),

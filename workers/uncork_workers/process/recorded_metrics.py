@@ -12,14 +12,20 @@ from typing import NoReturn
 import msgspec
 
 from uncork_workers.wire.frames import encodable
-from uncork_workers.wire.messages import LABEL_NAME, LONGEST_LABEL, LONGEST_NAME, METRIC_NAME, Reply
+from uncork_workers.wire.messages import (
+    LABEL_NAME,
+    LONGEST_LABEL,
+    LONGEST_NAME,
+    METRIC_NAME,
+    MOST_LABELS,
+    TAKEN_LABELS,
+    Reply,
+)
 
-MOST_LABELS = 5
 _MOST_SERIES = 100
 _MOST_VALUES = 1000
 _LARGEST = 1e15
 _METRIC_NAME, _LABEL_NAME = re.compile(METRIC_NAME), re.compile(LABEL_NAME)
-_TAKEN = ("api", "service", "le")
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a count, and its labels."""
@@ -51,11 +57,11 @@ class RecordedMetrics(msgspec.Struct):
         if len(labels) > MOST_LABELS:
             _wrong(name, f"may have at most {MOST_LABELS} labels, got {len(labels)}")
         for label, value in labels.items():
-            if not _LABEL_NAME.fullmatch(label) or len(label) > LONGEST_NAME or label in _TAKEN:
+            if not _LABEL_NAME.fullmatch(label) or len(label) > LONGEST_NAME:
                 _wrong(
                     name,
                     f"has the label {label!r}; use lower-case letters, digits and _, and not "
-                    f"{', '.join(_TAKEN)}",
+                    f"{', '.join(TAKEN_LABELS)}",
                 )
             if not isinstance(value, str) or len(value) > LONGEST_LABEL or encodable(value) != value:
                 _wrong(

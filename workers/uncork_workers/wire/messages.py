@@ -15,13 +15,15 @@ UNKNOWN_STEP = "..."
 _Status = Annotated[int, msgspec.Meta(ge=200, le=599)]
 # The bounds also exclude infinity and NaN.
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-METRIC_NAME = r"^[a-z][a-z0-9_]*(?<!_total)(?<!_count)(?<!_sum)(?<!_bucket)(?<!_created)$"
-LABEL_NAME = r"^[a-z][a-z0-9_]*$"
-LONGEST_NAME, LONGEST_LABEL = 64, 128
-"""Of metrics that handlers record: characters of a name, and of a label's value."""
+METRIC_NAME = r"^[a-z][a-z0-9_]*(?<!_total)(?<!_count)(?<!_sum)(?<!_bucket)(?<!_created)\Z"
+TAKEN_LABELS = ("api", "service", "le")
+LABEL_NAME = rf"^(?!(?:{'|'.join(TAKEN_LABELS)})\Z)[a-z][a-z0-9_]*\Z"
+LONGEST_NAME, LONGEST_LABEL, MOST_LABELS = 64, 128, 5
+"""Of metrics that handlers record: characters of a name and of a label's value, and labels of a count."""
 _MetricName = Annotated[str, msgspec.Meta(pattern=METRIC_NAME, max_length=LONGEST_NAME)]
 _LabelName = Annotated[str, msgspec.Meta(pattern=LABEL_NAME, max_length=LONGEST_NAME)]
 _LabelValue = Annotated[str, msgspec.Meta(max_length=LONGEST_LABEL)]
+_Labels = Annotated[dict[_LabelName, _LabelValue], msgspec.Meta(max_length=MOST_LABELS)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 _Observed = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 _Cost = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
@@ -252,7 +254,7 @@ class Reply(msgspec.Struct, tag="reply", frozen=True, omit_defaults=True):
     memory_failures: Annotated[int, msgspec.Meta(ge=0)] = 0
     stages_s: tuple[_Seconds, _Seconds, _Seconds] | None = None
     overlaps: bool = False
-    counts: list[tuple[_MetricName, dict[_LabelName, _LabelValue], _Amount]] = []
+    counts: list[tuple[_MetricName, _Labels, _Amount]] = []
     observed: dict[_MetricName, list[_Observed]] = {}
     dropped_metrics: Annotated[int, msgspec.Meta(ge=0)] = 0
     cancelled: bool = False
