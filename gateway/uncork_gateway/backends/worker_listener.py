@@ -31,6 +31,7 @@ from uncork_workers.wire.handshake import (
     greeting_length,
     is_same,
     launch_token,
+    printable,
     with_gateway_proof,
     with_worker_proof,
 )
@@ -179,7 +180,7 @@ class WorkerListener:
             self._warned_of.add(version)
             log.warning(
                 "a worker has uncork %s, the gateway has %s; install the same version on both sides",
-                *(version, VERSION),
+                *(printable(version), VERSION),
             )
         index = self._pool.admit(transport, application)
         welcome = Welcome(b"", index, self._overrides, self._warmup_seconds)

@@ -18,7 +18,7 @@ from uncork_gateway.backends.worker_connection import (
 )
 from uncork_gateway.service_log import ServiceLog
 from uncork_workers.wire.frames import FrameError
-from uncork_workers.wire.handshake import Application
+from uncork_workers.wire.handshake import Application, printable
 from uncork_workers.wire.messages import Batch, Failed, Hello, Leaving, Ready, WarmUp
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -303,8 +303,8 @@ class WorkerPool:
                     raise FrameError(f"a failure of worker {message.index}, which is another one")
                 self._notify(worker, message)
             case Leaving():
-                if worker.hello is not None:
-                    self.log.info("worker %d on %s is leaving", worker.hello.index, worker.hello.host)
+                if (hello := worker.hello) is not None:
+                    self.log.info("worker %d on %s is leaving", hello.index, printable(hello.host))
                 self.retire(worker)
 
     def _said_hello(self, worker: WorkerConnection, hello: Hello) -> None:

@@ -13,6 +13,7 @@ from uncork_gateway.requests.batch_frames import result_of_row
 from uncork_gateway.service_log import ServiceLog
 from uncork_gateway.services.apis import Apis, GatewaySettings, Prepared
 from uncork_gateway.services.memory_limits import MemoryLimits
+from uncork_workers.wire.handshake import printable
 from uncork_workers.wire.messages import Failed, Hello, Ready, WarmUp
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -218,7 +219,7 @@ class WorkerEvents:
         self._readiness_changed()
         self.failures.ready(hello.index)
         if not worker.is_launched:
-            self.log.info("worker %d on %s is ready", hello.index, hello.host)
+            self.log.info("worker %d on %s is ready", hello.index, printable(hello.host))
         self._dispatcher.worker_ready(worker.key, place=hello.index, host=hello.host, takes_ahead=True)
         self._memory.joined(worker.key, hello.index, ready.limits, self._apis.in_force, host=hello.host)
 
@@ -249,7 +250,7 @@ class WorkerEvents:
                     self._dispatcher.worker_expected(hello.index)
                     self._supervisor.connection_lost(worker.key)
                 else:
-                    self.log.warning("worker %d on %s has disconnected", hello.index, hello.host)
+                    self.log.warning("worker %d on %s has disconnected", hello.index, printable(hello.host))
         if not worker.is_launched:
             self.failures.disconnected(hello.index)
 

@@ -32,7 +32,7 @@ from uncork_workers.wire.handshake import (
     encode_greeting,
     with_gateway_proof,
 )
-from uncork_workers.wire.messages import Hello, Ping, Ready
+from uncork_workers.wire.messages import Hello, Leaving, Ping, Ready
 from uncork_workers.wire.overrides import for_all_apis
 
 OTHER_NONCE = bytes(NONCE_BYTES)
@@ -311,6 +311,7 @@ def reset(address: tuple[str, int]) -> None:
 
 
 async def test_a_stranger_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     forged = "x\n2026-01-01 ERROR gateway: all is lost\x1b[31m"
     async with worker_port() as on:
         for answer in (
@@ -321,7 +322,13 @@ async def test_a_stranger_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptur
             await peer.challenge()
             peer.send(answer)
             await peer.refusal()
-    assert len(caplog.records) == 2
+        other = await on.peer()
+        other.send(application(await other.challenge(), version=forged))
+        await other.welcome()
+        other.send_bytes(encode_frame(Hello(index=0, service=service(), host=forged)))
+        other.send_bytes(encode_frame(Leaving()))
+        await until(lambda: any("leaving" in message for message in caplog.messages))
+    assert len(caplog.records) == 4
     assert all(record.getMessage().isprintable() for record in caplog.records)
 
 

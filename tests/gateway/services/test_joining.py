@@ -286,6 +286,16 @@ async def test_a_service_that_cannot_be_served_is_logged_and_harms_nobody(
     assert "unknown policy 'magic'" in error
 
 
+async def test_the_host_of_a_worker_forges_no_log_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with remote_only(tmp_path) as on:
+        (await on.remote("x\n2026-01-01 ERROR forged")).close()
+        await until(lambda: any("has disconnected" in message for message in caplog.messages))
+    assert all(message.isprintable() for message in caplog.messages)
+
+
 @pytest.mark.parametrize("serves", [A, B])
 async def test_a_worker_that_fails_is_a_reason(tmp_path: Path, serves: ServiceDescription) -> None:
     """Until another one is ready."""
