@@ -64,6 +64,7 @@ def test_operators_are_who_the_values_say() -> None:
         ("workers=0", "minimum: got 0, want 1"),
         ("autoscaling.enabled=true", "at '/podMonitor': value must be true"),
         (f"{SCALED},autoscaling.keda=true", "at '/remoteWorkers': value must be true"),
+        ("adminFrom[0].podSelector.matchLabels.app=prometheus", "at '/remoteWorkers': value must be true"),
         ("autoscaling.minReplicas=0", "minimum: got 0, want 1"),
     ],
 )
