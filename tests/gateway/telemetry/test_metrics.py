@@ -34,7 +34,7 @@ from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.workers.share import Share
 from uncork_gateway.telemetry.distribution import Distribution
 from uncork_gateway.telemetry.live_state import LiveState
-from uncork_gateway.telemetry.metrics import _COUNTS, ApiTally, Metrics
+from uncork_gateway.telemetry.metrics import _COUNTS, SECONDS_BOUNDS, ApiTally, Metrics
 
 API = {"api": "echo"}
 PAGE = Path(__file__).parents[3] / "docs/reference/observability.md"
@@ -273,6 +273,14 @@ def test_a_quantile_is_read_from_the_buckets() -> None:
     assert counted.mean == pytest.approx(1.65)
     counted.observe(100.0)
     assert counted.quantile(1.0) == 4.0
+
+
+def test_buckets_tell_whether_a_goal_of_minutes_is_met() -> None:
+    """A quantile that cannot exceed the goal would never raise the alert UncorkSlow."""
+    counted = Distribution(SECONDS_BOUNDS)
+    for duration in (90.0, 250.0, 1500.0):
+        counted.observe(duration)
+        assert counted.quantile(1.0) >= duration
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 4.0, 9.0]), max_size=40), st.integers(1, 30))
