@@ -124,7 +124,7 @@ class FrontEnd:
         Until all services have been ready, the server waits for each of them; from then on, one is enough.
         One version of a service is enough, but no shadow, unless ``service`` names one, as in ``digits@2``.
 
-        With ``in_full``, the text may quote an exception of ``setup``, or URLs of servers.
+        With ``in_full``, the text names services, and may quote exceptions of ``setup`` or URLs of servers.
 
         Raises:
             KeyError: if the named service does not exist.
@@ -157,8 +157,8 @@ class FrontEnd:
         reasons = {
             one.name: one.served.not_ready_reason if in_full else one.served.not_ready for one in missing
         }
-        if len(services) == 1:
-            return "".join(reasons.values())
+        if len(services) == 1 or not in_full:
+            return next(iter(reasons.values()), NONE_SERVED)
         return "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or NONE_SERVED
 
     def render_metrics(self, accept: str = "") -> tuple[bytes, str]:

@@ -165,6 +165,15 @@ async def test_the_reason_of_health_needs_a_key(tmp_path: Path, path: str) -> No
         assert problem(await on.http.get(path), 503) == "the server is shutting down"
 
 
+@pytest.mark.parametrize("path", ["/readyz", "/healthz", "/ping", "/readyz/secret"])
+async def test_health_names_no_service_without_a_key(tmp_path: Path, path: str) -> None:
+    async with gateway(tmp_path, keys=KEYS, name="secret") as on:
+        for name in ("secret@2", "other", "other@2"):
+            await on.add(name)
+        assert problem(await on.http.get(path), 503) == "no worker is ready"
+        assert "secret: no worker" in problem(await on.http.get(path, headers=WITH_KEY), 503)
+
+
 async def test_the_servers_of_a_proxy_are_known_to_nobody_without_a_key() -> None:
     async with fake_server(lambda call: None) as server:
         await server.stop()
