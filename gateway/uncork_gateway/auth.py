@@ -143,14 +143,22 @@ class RefuseOtherSites:
         await self.error(scope, 403, reason, {})(scope, receive, send)
 
 
-def _other_site(headers: Mapping[bytes, bytes], allowed_hosts: Collection[str]) -> str:
-    """Return why a request may come from another site's page; empty if not. Only browsers are recognized."""
+def other_site(headers: Mapping[bytes, bytes]) -> str:
+    """Return why a request comes from another site's page; empty if not. Only browsers are recognized."""
     origin, site, host = (headers.get(name) for name in (b"origin", b"sec-fetch-site", b"host"))
-    if origin is None and site is None:
+    if site in (None, b"same-origin", b"none") and (origin is None or _is_at(origin, host or b"")):
         return ""
-    if site not in (None, b"same-origin", b"none") or not (origin is None or _is_at(origin, host or b"")):
-        named = (origin or site or b"").decode("latin-1")[:100]
-        return f"a page of another site ({named}) may not change this server"
+    named = (origin or site or b"").decode("latin-1")[:100]
+    return f"a page of another site ({named}) may not change this server"
+
+
+def _other_site(headers: Mapping[bytes, bytes], allowed_hosts: Collection[str]) -> str:
+    """Return why a request may come from another site's page, also one that has a name for this server."""
+    if b"origin" not in headers and b"sec-fetch-site" not in headers:
+        return ""
+    if reason := other_site(headers):
+        return reason
+    host = headers.get(b"host")
     if not names_us(host or b"", allowed_hosts):
         return (
             f"{host_name(host or b'')[:100]!r} may be another site's name for this server; browsers must use "

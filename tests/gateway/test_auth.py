@@ -284,3 +284,17 @@ async def test_pages_of_other_sites_change_nothing(
         if refused:
             assert "site" in reply.json()["error"]
         assert (await admin.get("/status", headers=sent)).status_code == 200
+
+
+@pytest.mark.parametrize("headers", [{"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}])
+async def test_pages_of_other_sites_load_nothing_in_an_application(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    """It may have neither keys nor a port for operators; a form sends such a request without asking."""
+    async with gateway(tmp_path, open_repository=True) as on:
+        sent = {"host": "127.0.0.1:9000", "content-type": "text/plain"}
+        for path in (LOAD, LOAD.replace("load", "unload")):
+            reply = await on.http.post(path, headers=sent | headers)
+            assert (reply.status_code, "a page of another site" in reply.json()["error"]) == (403, True)
+            own = await on.http.post(path, headers=sent | {"origin": "http://127.0.0.1:9000"})
+            assert "cannot be loaded or unloaded" in own.json()["error"]

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from uncork_dispatcher.policies import make_policy
+from uncork_gateway.auth import other_site
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.pages.models.metadata import PLATFORM, Model, ModelVersions, model_asked
 from uncork_gateway.pages.models.tensors import inputs_of
@@ -187,6 +188,9 @@ def loading_routes(access: RepositoryAccess) -> list[Route]:
 
 
 async def _change(change: Callable[[str, Iterable[str]], Awaitable[None]], request: Request) -> Response:
+    # Applications that call mount() with admin=True have no port for operators, and may need no key.
+    if reason := other_site(dict(request.scope["headers"])):
+        raise HTTPException(403, reason)
     wanted = await _read(request, _ChangeRequest, "send an empty body")
     try:
         await change(request.path_params["model"], wanted.parameters)
