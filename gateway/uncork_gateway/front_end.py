@@ -55,6 +55,7 @@ class FrontEnd:
     ) -> None:
         self.routes = RouteTable(resolve)
         self.listener = ListenerContext(pool=BodyPool(0), traces=settings.traces)
+        self._keys_changed: Callable[[], object] = lambda: None
         self.change(settings)
         self.services: list[Batching] = []
         self.exposition = Exposition(self._collectors)
@@ -98,15 +99,22 @@ class FrontEnd:
         listener.pool.max_bytes = BodyPool.for_bodies(settings.max_body_bytes).max_bytes
         # Requests with a known head are accepted without another look at their key and origin.
         self.routes.forget_heads()
+        self._keys_changed()
 
     def mount(self, pages: Pages) -> None:
         """Serve the pages (health, status, metrics and others that run no batches), until :meth:`close`."""
         self.app, self.admin_app, self._close_pages = pages.app, pages.admin_app, pages.close
         pages.start()
 
-    def mount_grpc(self, open_call: OpenCall, *, close: Callable[[], object]) -> None:
-        """Serve gRPC clients. ``close`` ends the calls that clients may keep open without a request."""
-        self.open_call, self._close_grpc = open_call, close
+    def mount_grpc(
+        self, open_call: OpenCall, *, close: Callable[[], object], keys_changed: Callable[[], object]
+    ) -> None:
+        """Serve gRPC clients.
+
+        ``close`` ends the calls that clients may keep open without a request, and ``keys_changed`` all whose
+        keys are no longer accepted.
+        """
+        self.open_call, self._close_grpc, self._keys_changed = open_call, close, keys_changed
 
     def protocol(self, **uvicorn: Any) -> HttpProtocol:
         """Create an HTTP connection; the factory for uvicorn."""

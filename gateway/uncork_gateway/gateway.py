@@ -45,7 +45,7 @@ class Gateway:
                 statistics=not settings.admin,
                 fair_by=settings.fair_by,
             )
-            front_end.mount_grpc(grpc.open_call, close=grpc.close)
+            front_end.mount_grpc(grpc.open_call, close=grpc.close, keys_changed=grpc.keys_changed)
         self.front_end.mount(
             ServicePages(
                 self.front_end, self.catalogue, missing=self.missing, repository=lambda: self.repository

@@ -187,22 +187,24 @@ class Proxy:
 
     def _serve_grpc(self, merging: Merging) -> ASGIApp:
         """Merge gRPC calls; return the application for HTTP requests."""
-        from uncork_gateway.grpc.proxy.methods import proxied_calls  # needs an extra
+        from uncork_gateway.grpc.methods import KeyedCalls  # needs an extra
+        from uncork_gateway.grpc.proxy.methods import proxied_calls
         from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 
         settings, front_end = self._settings, self.front_end
         passing = GrpcPassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
         self._close_pass_through = passing.close
         self._change_pass_through = lambda settings, renew: passing.change(timeout_s=settings.timeout_s)
+        keyed = KeyedCalls(lambda: front_end.settings.keys)
         open_call, close = proxied_calls(
             settings.protocol,
             merging,
             passing,
             unready=front_end.unready,
             readiness=front_end.readiness,
-            keys=lambda: front_end.settings.keys,
+            keyed=keyed,
         )
-        front_end.mount_grpc(open_call, close=close)
+        front_end.mount_grpc(open_call, close=close, keys_changed=keyed.keys_changed)
         return _speaks_grpc
 
     def start(self) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from google.protobuf.message import Message
 
@@ -18,21 +19,45 @@ from uncork_gateway.telemetry.access_log import log_request
 Answer = Callable[[Any], Message | Awaitable[Message]]
 """Returns the response to a message, without the dispatcher; may raise :class:`GatewayError`."""
 
+_REFUSED = CallFailed(REFUSAL, Code.UNAUTHENTICATED)
 SMALL_MESSAGE_BYTES = 8 * 1024
 """The largest message of a method that needs no dispatcher: these carry names, and some need no API key."""
+
+
+class KeyedCalls:
+    """The open calls of methods that need an API key, except those that take one message."""
+
+    def __init__(self, keys: AcceptedKeys) -> None:
+        self._keys = keys
+        self._heads: WeakKeyDictionary[Call, CallHead] = WeakKeyDictionary()
+
+    def admit(self, head: CallHead) -> bool:
+        """Return True if a call has an accepted key, or needs none."""
+        accepted = self._keys()
+        return accepted is None or accepted.admit(head.metadata)
+
+    def add(self, call: Call, head: CallHead) -> None:
+        self._heads[call] = head
+
+    def keys_changed(self) -> None:
+        """End the calls whose keys are no longer accepted: clients may keep them open indefinitely."""
+        for call, head in list(self._heads.items()):
+            if not self.admit(head):
+                call.reject(_REFUSED)
 
 
 def open_calls(
     methods: Mapping[bytes, Method],
     *,
     not_supported: Mapping[bytes, str],
-    keys: AcceptedKeys,
+    keyed: KeyedCalls,
     otherwise: OpenCall | None = None,
 ) -> OpenCall:
     """Return the function that opens the call of each stream; without a method or a key, the call fails.
 
     Args:
         not_supported: the reasons why methods that clients may know are missing, by path.
+        keyed: checks the keys, and gets the calls that are checked again when these change.
         otherwise: opens the calls of all other methods; None if they are unknown.
     """
     default = None if otherwise is None else Method(otherwise)
@@ -44,10 +69,14 @@ def open_calls(
         if method is None:
             reason = not_supported.get(head.path, f"unknown method {head.path[:100].decode('latin-1')!r}")
             return _failed(stream, head, CallFailed(reason, Code.UNIMPLEMENTED))
-        accepted = keys()
-        if accepted is not None and not method.free and not accepted.admit(head.metadata):
-            return _failed(stream, head, CallFailed(REFUSAL, Code.UNAUTHENTICATED))
-        return method.open(stream, head)
+        if method.free:
+            return method.open(stream, head)
+        if not keyed.admit(head):
+            return _failed(stream, head, _REFUSED)
+        call = method.open(stream, head)
+        if not method.takes_one:
+            keyed.add(call, head)
+        return call
 
     return open_call
 

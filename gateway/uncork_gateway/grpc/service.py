@@ -16,7 +16,7 @@ from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.infer_stream import InferStream
 from uncork_gateway.grpc.interfaces import Method
 from uncork_gateway.grpc.messages import SERVICES, message
-from uncork_gateway.grpc.methods import open_calls
+from uncork_gateway.grpc.methods import KeyedCalls, open_calls
 from uncork_gateway.grpc.services import inference, tensorflow
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.services.inference import Inference
@@ -83,6 +83,7 @@ class GrpcService:
         models: the models of all services, including APIs that stream.
         open_call: opens a call.
         close: ends the calls that clients may keep open, so that draining need not wait for them.
+        keys_changed: ends those whose keys are no longer accepted.
     """
 
     def __init__(
@@ -121,7 +122,9 @@ class GrpcService:
                 partial(InferCall, method=predict), takes_one=True
             ),
         }
-        self.open_call = open_calls({**about, **executing}, not_supported=NOT_SUPPORTED, keys=keys)
+        keyed = KeyedCalls(keys)
+        self.keys_changed = keyed.keys_changed
+        self.open_call = open_calls({**about, **executing}, not_supported=NOT_SUPPORTED, keyed=keyed)
 
     def _infer_route(self, request: Any) -> MessageRoute:
         name, version = request.model_name, request.model_version

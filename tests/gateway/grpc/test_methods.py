@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.gateway.grpc.call_stage import INFER, PREDICT, calls, numbers
+from tests.gateway.grpc.call_stage import INFER, PREDICT, STREAM_INFER, calls, numbers
 from tests.gateway.grpc.fake_stream import FakeConnection
+from tests.gateway.running import turns
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.statuses import CallFailed, Code
 
+WATCH = b"/grpc.health.v1.Health/Watch"
 LIVE = b"/inference.GRPCInferenceService/ServerLive"
 REFLECTION = b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 METADATA = b"/inference.GRPCInferenceService/ServerMetadata"
@@ -63,6 +66,31 @@ async def test_keys_are_required_but_for_health(tmp_path: Path) -> None:
         key = ((b"x-api-key", b"a-key-of-sixteen-characters"),)
         _, stream = stage.ask(b"", path=METADATA, metadata=key)
         assert stream.code is Code.OK
+
+
+async def test_a_revoked_key_ends_the_calls_that_clients_keep_open(tmp_path: Path) -> None:
+    """But neither requests that are accepted already, nor calls that need no key."""
+    key, other = b"a-key-of-sixteen-characters", b"another-key-of-the-tests"
+    async with calls(tmp_path, keys=ApiKeys([key, other])) as stage:
+        streams = {
+            (path, own): stage.open(path, metadata=((b"x-api-key", own),))[1]
+            for path in (STREAM_INFER, REFLECTION, WATCH)
+            for own in (key, other)
+        }
+        _, asked = stage.ask(numbers(1), metadata=((b"x-api-key", key),))
+        settings = stage.on.gateway.front_end.settings
+        stage.on.gateway.change(replace(settings, max_body_bytes=1_000_000))
+        assert {stream.code for stream in streams.values()} == {None}
+
+        stage.on.gateway.change(replace(settings, keys=ApiKeys([other])))
+        ended = {each: stream.code for each, stream in streams.items() if stream.code is not None}
+        assert ended == {
+            (STREAM_INFER, key): Code.UNAUTHENTICATED,
+            (REFLECTION, key): Code.UNAUTHENTICATED,
+        }
+        await stage.answer(b"[1]")
+        await turns(20)
+        assert asked.code is Code.OK
 
 
 async def test_which_methods_take_one_message_and_how_large(tmp_path: Path) -> None:

@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any
 
 from uncork_dispatcher import SettingError
-from uncork_gateway.auth import AcceptedKeys
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Method, OpenCall
 from uncork_gateway.grpc.messages import message, parse
-from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, PlainCall, open_calls
+from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, KeyedCalls, PlainCall, open_calls
 from uncork_gateway.grpc.protocols.predict import PredictWire
 from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.grpc.proxy.call import ProxyCall
@@ -33,7 +32,7 @@ def proxied_calls(
     *,
     unready: Callable[[], str],
     readiness: Readiness,
-    keys: AcceptedKeys,
+    keyed: KeyedCalls,
 ) -> tuple[OpenCall, Callable[[], None]]:
     """Return the function that opens calls, and the function that ends the calls that watch health.
 
@@ -48,7 +47,7 @@ def proxied_calls(
     for wire in (kind() for kind in _WIRES[protocol]):
         open_merged = partial(ProxyCall, wire=wire, merging=merging, pass_through=pass_through)
         merged[wire.method] = Method(open_merged, takes_one=True)
-    relay = open_calls(merged, not_supported={}, keys=keys, otherwise=pass_through.open)
+    relay = open_calls(merged, not_supported={}, keyed=keyed, otherwise=pass_through.open)
     watches = OpenCalls()
     own = Health(
         models=Models(dict, missing=str), calls=watches, services=(), unready=unready, readiness=readiness
@@ -59,7 +58,7 @@ def proxied_calls(
         for path, method in own.methods().items()
     }
     methods = {**merged, **health}
-    return open_calls(methods, not_supported={}, keys=keys, otherwise=pass_through.open), watches.close
+    return open_calls(methods, not_supported={}, keyed=keyed, otherwise=pass_through.open), watches.close
 
 
 class _CallByName:

@@ -228,6 +228,25 @@ async def test_api_keys_are_required_for_all_that_reaches_a_server() -> None:
         assert (await on.call(b"", path=CHECK)).message == b"\x08\x01"
 
 
+async def test_a_revoked_key_ends_the_calls_that_pass_through() -> None:
+    """Also a watch of a name, of which the servers know; not that of the proxy."""
+    async with merging(keys=ApiKeys([KEY.encode()])) as (on, fake):
+        open_call = on.proxy.front_end.open_call
+        assert open_call is not None
+        streams = [FakeStream() for _ in range(3)]
+        metadata = ((b"x-api-key", KEY.encode()),)
+        paths = (b"/some.Service/Method", None), (WATCH.encode(), NAMED), (WATCH.encode(), b"")
+        opened = []
+        for stream, (path, question) in zip(streams, paths, strict=True):
+            opened.append(open_call(stream, CallHead(path, metadata=metadata)))
+            if question is not None:
+                opened[-1].message_received(question)
+        keys = ApiKeys([b"another-key-of-the-tests"])
+        on.proxy.change([fake.url], ProxySettings(policy="fixed:0", grpc=True, keys=keys))
+        assert [stream.code for stream in streams] == [Code.UNAUTHENTICATED, Code.UNAUTHENTICATED, None]
+        opened[-1].cancelled()
+
+
 async def test_the_proxy_answers_for_its_own_health() -> None:
     async with merging() as (on, fake):
         assert (await on.call(b"", path=CHECK)).message == b"\x08\x01"
