@@ -65,7 +65,15 @@ class Pages:
         self._like_readyz = like_readyz
         has_admin = front.settings.admin
         health = self._health_routes(self._keys)
-        dashboard = Dashboard(front.status_builder, commands, error=error, apart=has_admin)
+        dashboard = Dashboard(
+            front.status_builder,
+            commands,
+            error=error,
+            apart=has_admin,
+            is_admitted=lambda viewer: (
+                has_admin or (keys := self._keys()) is None or keys.admit(viewer.scope["headers"])
+            ),
+        )
         self.start, self.close = dashboard.start, dashboard.close
         # Neither a load balancer nor a browser that opens a page sends a key.
         pages, events = dashboard.page_routes(), dashboard.event_routes()

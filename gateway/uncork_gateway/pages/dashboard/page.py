@@ -1,7 +1,7 @@
 """The routes of the dashboard."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -64,6 +64,7 @@ class Dashboard:
     Args:
         commands: returns commands that call APIs at :data:`ORIGIN`.
         apart: True if the page and the APIs are on different ports.
+        is_admitted: returns True while a viewer may have events: its key may be revoked.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class Dashboard:
         *,
         error: WriteError,
         apart: bool,
+        is_admitted: Callable[[Request], bool],
     ) -> None:
         self._figures = source.figures
         self._history = History()
         self._feed = Feed(source.status, source.batches_after, self._history, commands)
         self._error = error
         self._apart = apart
+        self._is_admitted = is_admitted
         ours = {path.name: path for path in _OURS.iterdir() if path.suffix != ".html"}
         self._assets: Assets | None = None
         if plotly := package_folder(PACKAGE):
@@ -116,4 +119,11 @@ class Dashboard:
             return self._error(request.scope, 503, refusal, {"retry-after": _RETRY_S})
         if request.method == "HEAD":
             return Response(headers=HEADERS, media_type=MEDIA_TYPE)
-        return EventStream(self._feed.frames())
+        return EventStream(self._frames(request))
+
+    async def _frames(self, viewer: Request) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self._feed.frames()) as frames:
+            async for frame in frames:
+                if not self._is_admitted(viewer):
+                    return
+                yield frame

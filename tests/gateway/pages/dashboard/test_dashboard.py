@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -126,6 +127,21 @@ async def test_the_page_needs_no_key_but_its_events_do(tmp_path: Path, path: str
         assert (await stage.http.get(path)).status_code == 200
         assert "API key" in problem(await stage.http.get(EVENTS), 401)
         assert (await stage.http.head(EVENTS, headers={"x-api-key": KEY})).status_code == 200
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+async def test_a_revoked_key_gets_no_more_events(tmp_path: Path, revoked: bool) -> None:
+    async with (
+        gateway(tmp_path, keys=KEYS) as stage,
+        stage.http.stream("GET", EVENTS, headers={"x-api-key": KEY}) as reply,
+    ):
+        seen = events(reply)
+        await anext(seen)
+        keys = ApiKeys([b"another-key-of-the-tests"]) if revoked else ApiKeys([KEY.encode()])
+        front_end = stage.gateway.front_end
+        stage.gateway.change(replace(front_end.settings, keys=keys))
+        await front_end.drain()
+        assert len([event async for event in seen]) == (0 if revoked else 1)
 
 
 async def test_operators_have_it_on_their_port_alone(tmp_path: Path) -> None:
