@@ -83,7 +83,7 @@ class GrpcService:
         models: the models of all services, including APIs that stream.
         open_call: opens a call.
         close: ends the calls that clients may keep open, so that draining need not wait for them.
-        keys_changed: ends those whose keys are no longer accepted.
+        keys_changed: ends the ones whose keys are no longer accepted.
     """
 
     def __init__(
