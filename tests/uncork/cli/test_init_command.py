@@ -224,9 +224,10 @@ def test_texts_are_cut_where_only_the_model_says(project: Path, kind: str) -> No
 def test_the_length_of_texts_is_written(
     project: Path, config: dict[str, object], limit: int | None, most: int
 ) -> None:
-    """A tokenizer without a limit would cut nothing."""
+    """A tokenizer without a limit would cut nothing; its file may be large."""
+    tokens = {"added_tokens_decoder": "x" * 2**20}
     write("config.json", {**config, "max_position_embeddings": 514})
-    write("tokenizer_config.json", {} if limit is None else {"model_max_length": limit})
+    write("tokenizer_config.json", tokens if limit is None else {"model_max_length": limit, **tokens})
     write("model.safetensors", "")
 
     assert init("bert-tiny").exit_code == 0

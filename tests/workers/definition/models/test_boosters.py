@@ -176,6 +176,18 @@ def test_another_value_changes_no_truth_value(project: Path, other: object) -> N
 
     assert found == [run("model.txt", row)[0] for row in rows]
     assert found[1] != found[2]
+    assert found[1:] == run("model.txt", {**rows[0], "flag": 1}, {**rows[0], "flag": 0})
+
+
+@pytest.mark.parametrize("estimator", [xgboost.XGBClassifier, lightgbm.LGBMClassifier])
+def test_a_missing_value_fails_no_truth_value_of_another_row(project: Path, estimator: Any) -> None:
+    table = pd.DataFrame({"number": NUMBERS[:, 1], "flag": TARGETS * 1.0})
+    joblib.dump(estimator(n_estimators=2, n_jobs=1).fit(table, TARGETS), "model.joblib")
+    rows = [{"number": 0.5, "flag": flag} for flag in (True, None, 0.0)]
+
+    for api in ("predict", "predict_proba"):
+        found = run("model.joblib", *rows, api=api, trust_pickle=True, idempotent=False)
+        assert found == [run("model.joblib", row, api=api, trust_pickle=True)[0] for row in rows]
 
 
 def test_categories_that_the_file_lacks_are_rejected(project: Path) -> None:

@@ -96,7 +96,7 @@ def lightgbm_service(path: Path) -> type[Service]:
             """Return the output of the objective for each row, such as a probability."""
             # The booster has the categories of its training data; it treats all others as missing.
             for name in self.booleans:  # pandas takes 1 and True for one category
-                rows[name] = rows[name].where([type(one) is bool for one in rows[name]])
+                rows[name] = [bool(one) if one in (0, 1) else None for one in rows[name]]
             return booster.predict(rows.astype(dict.fromkeys(found, "category")) if found else rows)
 
     Model.__doc__ = f"The LightGBM model {path.name}."

@@ -30,8 +30,12 @@ def service(path: Path) -> type[Service]:
             f"it holds a {type(model).__name__}, which has no predict; save a fitted estimator or pipeline"
         )
     adapter, example = _input_of(model)
+    fitted = getattr(model, "best_estimator_", model)
 
     class Model(Service):
+        only_numbers = hasattr(fitted, "get_booster") or hasattr(fitted, "booster_")
+        """Whether it refuses columns of objects, which numbers and booleans of several clients become."""
+
         def setup(self) -> None:
             if hasattr(model, "get_params"):  # the workers share the cores
                 model.set_params(
@@ -41,7 +45,7 @@ def service(path: Path) -> type[Service]:
         @api(input=adapter, warmup=example)
         def predict(self, rows: Any) -> Any:
             """Return the prediction for each row."""
-            return _dense(model.predict(rows))
+            return _dense(model.predict(_numbers(rows) if self.only_numbers else rows))
 
     Model.__doc__ = f"The {type(model).__name__} of {path.name}."
     # hasattr() asks the estimator, whose settings may rule probabilities out.
@@ -50,7 +54,8 @@ def service(path: Path) -> type[Service]:
 
 def _with_probabilities(base: type[Service], model: Any, adapter: Adapter, example: Any) -> type[Service]:
     def predict_proba(self: Service, rows: Any) -> Any:
-        return _by_row(_dense(model.predict_proba(rows)))
+        only_numbers = vars(base)["only_numbers"]
+        return _by_row(_dense(model.predict_proba(_numbers(rows) if only_numbers else rows)))
 
     predict_proba.__doc__ = f"Return the probability of each class{_classes_of(model)}."
     decorate: Callable[[Any], Any] = api(input=adapter, warmup=example)
@@ -118,6 +123,13 @@ def _has_categories(model: Any) -> bool:
     if hasattr(model, "get_booster"):
         return "c" in (model.get_booster().feature_types or ())
     return bool(getattr(getattr(model, "booster_", None), "pandas_categorical", None))
+
+
+def _numbers(rows: Any) -> Any:
+    """Return rows with columns of objects as numbers."""
+    if not hasattr(rows, "dtypes"):
+        return rows
+    return rows.astype({name: "float64" for name in rows if rows[name].dtype == object})
 
 
 def _dense(results: Any) -> Any:

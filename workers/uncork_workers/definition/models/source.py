@@ -131,13 +131,14 @@ def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -
         case ".onnx":
             return _of_onnx(apis[0])
         case ".joblib" | ".pkl":
-            calls = [_estimated(api.name) for api in apis]
+            only_numbers = getattr(service, "only_numbers", False) and apis[0].input["kind"] == "dataframe"
+            calls = [_estimated(api.name, only_numbers=only_numbers) for api in apis]
             return _Parts(["joblib"], ["self.model = joblib.load(MODEL)"], calls)
         case ".txt":
             categories, booleans = [vars(service)[name] for name in ("categories", "booleans")]
             only_booleans = [
                 f"for name in {list(booleans)!r}:  # pandas takes 1 and True for one category",
-                "    rows[name] = rows[name].where([type(one) is bool for one in rows[name]])",
+                "    rows[name] = [bool(one) if one in (0, 1) else None for one in rows[name]]",
             ]
             rows = f"rows.astype({dict.fromkeys(categories, 'category')!r})" if categories else "rows"
             calls = [[*(only_booleans if booleans else []), f"return self.model.predict({rows})"]]
@@ -153,8 +154,13 @@ def _parts(path: Path, service: type[Service], apis: Sequence[ApiDescription]) -
     return _Parts(["xgboost"], setup, [[call]])
 
 
-def _estimated(name: str) -> list[str]:
+def _estimated(name: str, *, only_numbers: bool) -> list[str]:
+    numbers = [
+        "# Columns of objects, as of several clients, are refused.",
+        'rows = rows.astype({name: "float64" for name in rows if rows[name].dtype == object})',
+    ]
     call = [
+        *(numbers if only_numbers else []),
         f"found = self.model.{name}(rows)",
         "# Classifiers of several labels may return a sparse matrix.",
         'found = found.toarray() if hasattr(found, "toarray") else found',

@@ -23,6 +23,8 @@ _CLASSIFIER, _ENCODER = "ForSequenceClassification", "Model"
 MOST_BYTES = 64 * 2**10
 _UNLIMITED = 2**31
 _MOST_CONFIG_BYTES = 2**20
+# With a description of each added token.
+_MOST_TOKENIZER_BYTES = 2**26
 # Whether the first token stands for the text, or the mean of all.
 _POOLING = {"mean_tokens": False, "mean": False, "cls_token": True, "cls": True}
 _MODE = "pooling_mode_"
@@ -246,7 +248,8 @@ def pooling_of(path: Path) -> _Pooling:
 def most_tokens_of(path: Path) -> float:
     """Return the most tokens of a text, as the configurations of a model and its tokenizer say."""
     settings = path / "tokenizer_config.json"
-    limit = (_read(settings) if settings.is_file() else {}).get("model_max_length")
+    own = _read(settings, most_bytes=_MOST_TOKENIZER_BYTES) if settings.is_file() else {}
+    limit = own.get("model_max_length", own.get("max_len"))
     positions = _read(path / "config.json").get("max_position_embeddings")
     return _most_tokens(
         limit if isinstance(limit, int | float) else math.inf,
@@ -254,10 +257,10 @@ def most_tokens_of(path: Path) -> float:
     )
 
 
-def _read(file: Path, kind: type[Any] = dict) -> Any:
+def _read(file: Path, kind: type[Any] = dict, *, most_bytes: int = _MOST_CONFIG_BYTES) -> Any:
     try:
-        if file.stat().st_size > _MOST_CONFIG_BYTES:
-            raise ValueError(f"it has more than {_MOST_CONFIG_BYTES} bytes")
+        if file.stat().st_size > most_bytes:
+            raise ValueError(f"it has more than {most_bytes} bytes")
         found = json.loads(file.read_bytes())
         if not isinstance(found, kind):
             raise ValueError(f"expected a JSON {'object' if kind is dict else 'array'}")

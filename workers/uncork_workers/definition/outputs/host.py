@@ -133,7 +133,7 @@ def _of_nullable(array: Any) -> np.ndarray[Any, Any]:
     """Read an array of Arrow or a Series of Polars."""
     count = array.null_count
     found = np.asarray(array)
-    if not (count() if callable(count) else count):
+    if found.ndim != 1 or not (count() if callable(count) else count):
         return found
     present = np.asarray(array.drop_null() if hasattr(array, "drop_null") else array.drop_nulls())
     if present.dtype.kind not in "biu":
