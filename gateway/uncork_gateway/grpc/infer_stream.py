@@ -70,12 +70,15 @@ class InferStream:
         self._waiting_bytes = 0
         """The bytes of responses that wait for earlier ones; the pool counts them."""
         self._ended = False
+        self._revoked: GatewayError | None = None
         calls.add(self)
 
     # Called by the stream
 
     def message_received(self, message: bytes) -> None:
         """Begin a request. If the message is invalid, its response is an error, and the stream continues."""
+        if self._revoked is not None:
+            return
         try:
             asked = self._method.ask(message)
         except GatewayError as error:
@@ -97,6 +100,11 @@ class InferStream:
 
     def end_received(self) -> None:
         self._ended = True
+        self._finish_if_done()
+
+    def revoke(self, error: GatewayError) -> None:
+        """Take no more requests, and end with an error after the responses to those that were accepted."""
+        self._revoked = error
         self._finish_if_done()
 
     def reject(self, error: GatewayError) -> None:
@@ -131,9 +139,13 @@ class InferStream:
         self.stream.connection.pool.used_bytes += size
 
     def _finish_if_done(self) -> None:
-        if self._ended and not self._open:
+        if self._open:
+            return
+        if self._ended:
             self._calls.discard(self)
             self.stream.finish(Code.OK)
+        elif self._revoked is not None:
+            self.reject(self._revoked)
 
     def _leave(self) -> None:
         self._calls.discard(self)

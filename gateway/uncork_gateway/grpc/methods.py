@@ -43,7 +43,7 @@ class KeyedCalls:
         """End the calls whose keys are no longer accepted: clients may keep them open indefinitely."""
         for call, head in list(self._heads.items()):
             if not self.admit(head):
-                call.reject(_REFUSED)
+                getattr(call, "revoke", call.reject)(_REFUSED)
 
 
 def open_calls(

@@ -93,6 +93,26 @@ async def test_a_revoked_key_ends_the_calls_that_clients_keep_open(tmp_path: Pat
         assert asked.code is Code.OK
 
 
+@pytest.mark.parametrize(("ends", "code"), [(True, Code.OK), (False, Code.UNAUTHENTICATED)])
+async def test_a_stream_whose_key_is_revoked_gets_the_responses_that_are_due(
+    tmp_path: Path, ends: bool, code: Code
+) -> None:
+    key = b"a-key-of-sixteen-characters"
+    async with calls(tmp_path, keys=ApiKeys([key])) as stage:
+        call, stream = stage.open(STREAM_INFER, metadata=((b"x-api-key", key),))
+        call.message_received(numbers(1))
+        if ends:
+            call.end_received()
+        settings = stage.on.gateway.front_end.settings
+        stage.on.gateway.change(replace(settings, keys=ApiKeys([b"another-key-of-the-tests"])))
+        call.message_received(numbers(2))
+        assert stream.code is None
+        await stage.answer(b"[10]")
+        assert await stream.next()
+        await turns(20)
+        assert stream.code is code
+
+
 async def test_which_methods_take_one_message_and_how_large(tmp_path: Path) -> None:
     """A stream keeps what these calls have not taken yet; only requests for a batch may be large."""
     async with calls(tmp_path, max_body_bytes=1_000_000) as stage:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -51,6 +51,7 @@ class Reloader:
         self._clients_turn = asyncio.Lock()
         # What clients want of which service, the next first.
         self._waiting: deque[tuple[str, str, asyncio.Task[Outcome]]] = deque()
+        self._askers: Counter[asyncio.Task[Outcome]] = Counter()
         self._settling: set[asyncio.Task[None]] = set()
 
     def on_hangup(self) -> None:
@@ -128,9 +129,24 @@ class Reloader:
                 raise TooManyChanges(f"{failed}: {_MOST_WAITING} changes by clients wait; try again later")
             task = self._begin(self._in_turn(f"{verb} {shown}", failed=failed, **change))
             self._waiting.append((verb, name, task))
-        outcome = await asyncio.shield(task)
+        self._askers[task] += 1
+        try:
+            outcome = await asyncio.shield(task)
+        finally:
+            self._askers[task] -= 1
+            if not self._askers[task]:
+                del self._askers[task]
+                self._forget(task)
         if outcome.code:
             raise NotLoaded(outcome.message)
+
+    def _forget(self, task: asyncio.Task[Outcome]) -> None:
+        """Drop a change that has not begun, because nobody waits for it any more."""
+        for change in self._waiting:
+            if change[2] is task:
+                self._waiting.remove(change)
+                task.cancel()
+                return
 
     async def _in_turn(self, reason: str, **change: Any) -> Outcome:
         """Reload for a client, after all changes that clients have asked for before."""

@@ -341,6 +341,25 @@ async def test_a_client_cannot_make_the_operator_wait_for_its_changes() -> None:
     await on.reloader.load("one more")
 
 
+async def test_changes_of_clients_that_leave_are_dropped_before_they_begin() -> None:
+    """They would keep the operator's changes out, which wait in the same line."""
+    on = Server(AT_ONCE)
+    on.gate.clear()
+    first = asyncio.create_task(on.reloader.load("a"))
+    await on.replacing.wait()
+    waiting = [
+        asyncio.create_task(on.reloader.load(f"m{number}")) for number in range(reloading._MOST_WAITING)
+    ]
+    await asyncio.sleep(0)
+    for each in (first, *waiting):
+        each.cancel()
+    await asyncio.wait(waiting)
+    last = asyncio.create_task(on.reloader.unload("a"))
+    on.gate.set()
+    await last
+    assert [one for one in on.done if one.startswith("read")] == ["read to load a", "read to unload a"]
+
+
 async def test_clients_share_the_last_change_of_a_service_that_waits() -> None:
     on = Server(AT_ONCE)
     on.gate.clear()

@@ -176,7 +176,7 @@ def test_a_request_that_needs_small_calls_leaves_those_of_others_large(
     assert len(model.calls) <= 30
 
 
-def test_nothing_is_learned_when_clients_leave(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_learned_of_clients_that_leave(caplog: pytest.LogCaptureFixture) -> None:
     """The request at fault may then not run alone, and explain the failures of others with it."""
     caplog.set_level(logging.CRITICAL)
     outlet = Outlet()
@@ -205,6 +205,26 @@ def test_nothing_is_learned_when_clients_leave(caplog: pytest.LogCaptureFixture)
         outlet.gone.clear()
         for _ in range(4):
             reply, _ = executor.run(batch_of("predict", *bodies[1:]), bodies[1:])
+        assert reply.limit is not None
+
+
+def test_parts_without_the_clients_that_leave_teach(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    outlet = Outlet()
+
+    class Left(Model):
+        def _run(self, rows: list[Any]) -> list[Any]:
+            outlet.leave(255)
+            return super()._run(rows)
+
+    Tensor.room = 32
+    bodies = [b"1"] * 256
+    model = Left()
+    model.setup()
+    with closing(Executor(model, outlet)) as executor:
+        for _ in range(2):
+            outlet.gone.clear()
+            reply, _ = executor.run(batch_of("predict", *bodies), bodies)
         assert reply.limit is not None
 
 

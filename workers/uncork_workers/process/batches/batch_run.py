@@ -6,7 +6,6 @@ import time
 import uuid
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from itertools import accumulate
 from typing import Any
 
@@ -204,19 +203,19 @@ class BatchRun:
             self._warn_of_search(len(valid), failure.text_of_error)
         costs = self._requests.costs or [()] * len(rows)
         extents = {at: Extent(rows[at], sum(costs[at]), max(costs[at], default=0.0)) for at in valid}
-        search: Search[Result, Failure] = Search(extents, failure, size=calls.sizes.size, limit=calls.limit)
+        left = tuple if self.departures is None else self.departures.left
+        search: Search[Result, Failure] = Search(
+            extents, failure, size=calls.sizes.size, limit=calls.limit, left=left
+        )
         # At the timeout the gateway kills the worker, and no request of the batch is answered. A part can
         # take as long as the failed run, so stop in time.
         took_s = time.perf_counter() - self._portion_began
-        known = copy(calls.limit)
         calls.ends = self._began + _SHARE_OF_TIMEOUT * self._batch.timeout_s - took_s
         while search.part is not None and time.perf_counter() < calls.ends:
             calls.limit = search.limit
             search.ran(self._try(search.part))
         search.stop()
         calls.limit, calls.ends = search.limit, math.inf
-        if self.departures is not None and self.departures.noticed:
-            calls.limit.become(known)  # the row that was too large may not have run alone
         for at, (body, form) in search.results.items():
             self._answer(at, body, form)
         self._fail_each(search.faults)

@@ -3,7 +3,7 @@
 The search only says which part runs next: workers and ``@batched`` run it.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from copy import copy
 from functools import reduce
 from typing import Generic, TypeVar
@@ -39,6 +39,7 @@ class Search(Generic[R, F]):
         failure: of all of them together.
         size: returns the size of a call with such rows.
         limit: what is known of the size that fits.
+        left: returns the requests whose clients have left: they may not have run.
 
     Attributes:
         part: the requests to run next; None if the search has ended.
@@ -53,8 +54,10 @@ class Search(Generic[R, F]):
         *,
         size: Callable[[Extent], float],
         limit: SizeLimit,
+        left: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self.limit = limit
+        self._left = left
         self.results: dict[int, R] = {}
         self.culprits: dict[int, F] = {}
         """The failures of requests that failed alone."""
@@ -188,7 +191,8 @@ class Search(Generic[R, F]):
                 if part is not None:
                     outcome = yield part
         finally:
-            self._learn(known, too_large, {*group} - {*self.results}.union(*raised))
+            unknown = {*group} - {*self.results}.union(*raised)
+            self._learn(known, too_large, unknown.union(self._left()))
         for part in raised:
             if len(part) > 1:
                 yield from self._find_culprits(part)
