@@ -53,13 +53,19 @@ class ApiKeys:
         without a key may send many headers.
         """
         admitted = False
-        for name, value in headers:
-            match name.lower():
-                case b"authorization" if value[: len(_BEARER)].lower() == _BEARER:
-                    admitted |= _digest(value[len(_BEARER) :].strip()) in self._digests
-                case b"x-api-key":
-                    admitted |= _digest(value) in self._digests
+        for key in sent_keys(headers):
+            admitted |= _digest(key) in self._digests
         return admitted
+
+
+def sent_keys(headers: Iterable[Header]) -> Iterator[bytes]:
+    """Return the API keys in the headers of a request, accepted or not."""
+    for name, value in headers:
+        match name.lower():
+            case b"authorization" if value[: len(_BEARER)].lower() == _BEARER:
+                yield value[len(_BEARER) :].strip()
+            case b"x-api-key":
+                yield value
 
 
 AcceptedKeys = Callable[[], ApiKeys | None]

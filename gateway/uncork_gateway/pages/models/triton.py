@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from uncork_dispatcher.policies import make_policy
-from uncork_gateway.auth import other_site
+from uncork_gateway.auth import other_site, sent_keys
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.pages.models.metadata import PLATFORM, Model, ModelVersions, model_asked
 from uncork_gateway.pages.models.tensors import inputs_of
@@ -190,9 +190,8 @@ def loading_routes(access: RepositoryAccess) -> list[Route]:
 async def _change(change: Callable[[str, Iterable[str]], Awaitable[None]], request: Request) -> Response:
     # Applications that call mount() with admin=True have no port for operators, and may need no key. Browsers
     # send a key only where the page's origin is allowed, but passwords by themselves.
-    headers = dict(request.scope["headers"])
-    has_key = b"x-api-key" in headers or headers.get(b"authorization", b"")[:7].lower() == b"bearer "
-    if not has_key and (reason := other_site(headers)):
+    headers = request.scope["headers"]
+    if next(sent_keys(headers), None) is None and (reason := other_site(dict(headers))):
         raise HTTPException(403, reason)
     wanted = await _read(request, _ChangeRequest, "send an empty body")
     try:
