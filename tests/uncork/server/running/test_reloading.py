@@ -320,16 +320,21 @@ async def test_a_reload_that_waits_for_a_client_keeps_what_it_has_changed(
     assert on.unloaded_at_read == [after]
 
 
-async def test_a_client_cannot_make_the_operator_wait_for_its_changes() -> None:
-    """One client's changes in advance would otherwise delay, for example, the end of a key."""
-    on = Server(AT_ONCE)
+async def as_many_changes_as_may_wait(on: Server) -> list[asyncio.Task[None]]:
+    """Begin to load one service, up to the closed gate, and let as many others wait as may."""
     on.gate.clear()
     first = asyncio.create_task(on.reloader.load("a"))
     await on.replacing.wait()
-    waiting = [
-        asyncio.create_task(on.reloader.load(f"m{number}")) for number in range(reloading._MOST_WAITING)
-    ]
+    others = [f"m{number}" for number in range(reloading._MOST_WAITING)]
+    changes = [first, *[asyncio.create_task(on.reloader.load(name)) for name in others]]
     await asyncio.sleep(0)
+    return changes
+
+
+async def test_a_client_cannot_make_the_operator_wait_for_its_changes() -> None:
+    """One client's changes in advance would otherwise delay, for example, the end of a key."""
+    on = Server(AT_ONCE)
+    first, *waiting = await as_many_changes_as_may_wait(on)
     with pytest.raises(TooManyChanges, match=r"^failed to load 'one more': 16 changes by clients wait"):
         await on.reloader.load("one more")
     operator = asyncio.create_task(on.reloader.reload_requested())
@@ -344,13 +349,7 @@ async def test_a_client_cannot_make_the_operator_wait_for_its_changes() -> None:
 async def test_changes_of_clients_that_leave_are_dropped_before_they_begin() -> None:
     """They would keep the operator's changes out, which wait in the same line."""
     on = Server(AT_ONCE)
-    on.gate.clear()
-    first = asyncio.create_task(on.reloader.load("a"))
-    await on.replacing.wait()
-    waiting = [
-        asyncio.create_task(on.reloader.load(f"m{number}")) for number in range(reloading._MOST_WAITING)
-    ]
-    await asyncio.sleep(0)
+    first, *waiting = await as_many_changes_as_may_wait(on)
     for each in (first, *waiting):
         each.cancel()
     await asyncio.wait(waiting)

@@ -31,9 +31,13 @@ def service(path: Path) -> type[Service]:
         )
     adapter, example = _input_of(model)
     fitted = getattr(model, "best_estimator_", model)
+    is_boosted = hasattr(fitted, "get_booster") or hasattr(fitted, "booster_")
+
+    def call(method: str, rows: Any) -> Any:
+        return _dense(getattr(model, method)(_numbers(rows) if is_boosted else rows))
 
     class Model(Service):
-        only_numbers = hasattr(fitted, "get_booster") or hasattr(fitted, "booster_")
+        only_numbers = is_boosted
         """Whether it refuses columns of objects, which numbers and booleans of several clients become."""
 
         def setup(self) -> None:
@@ -45,21 +49,19 @@ def service(path: Path) -> type[Service]:
         @api(input=adapter, warmup=example)
         def predict(self, rows: Any) -> Any:
             """Return the prediction for each row."""
-            return _dense(model.predict(_numbers(rows) if self.only_numbers else rows))
+            return call("predict", rows)
 
     Model.__doc__ = f"The {type(model).__name__} of {path.name}."
     # hasattr() asks the estimator, whose settings may rule probabilities out.
-    return _with_probabilities(Model, model, adapter, example) if hasattr(model, "predict_proba") else Model
+    if not hasattr(model, "predict_proba"):
+        return Model
 
-
-def _with_probabilities(base: type[Service], model: Any, adapter: Adapter, example: Any) -> type[Service]:
     def predict_proba(self: Service, rows: Any) -> Any:
-        only_numbers = vars(base)["only_numbers"]
-        return _by_row(_dense(model.predict_proba(_numbers(rows) if only_numbers else rows)))
+        return _by_row(call("predict_proba", rows))
 
     predict_proba.__doc__ = f"Return the probability of each class{_classes_of(model)}."
     decorate: Callable[[Any], Any] = api(input=adapter, warmup=example)
-    return type(base.__name__, (base,), {"predict_proba": decorate(predict_proba), "__doc__": base.__doc__})
+    return type("Model", (Model,), {"predict_proba": decorate(predict_proba), "__doc__": Model.__doc__})
 
 
 def _classes_of(model: Any) -> str:
