@@ -120,7 +120,7 @@ def test_changed_rules_come_with_their_policy() -> None:
 
 
 def test_another_unit_ends_what_was_learned() -> None:
-    """Batch times and arrivals are then those of other rows; the total of arrivals stays, for its readers."""
+    """What was learned counts rows in the old unit. The total of arrivals stays, because metrics read it."""
     api = Api(ApiRules(name="a", unit="bytes"))
     policy = api.policy
     api.learn(running(rows=4), (), 0.25)

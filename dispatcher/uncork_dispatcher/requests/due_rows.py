@@ -18,6 +18,7 @@ class DueRows:
     def __init__(self, goal_s: float) -> None:
         self.goal_s = goal_s
         self._step_s = min(goal_s, 1.0) / _STEPS
+        # An infinite goal has as many levels as one of 30 years.
         levels = 1 + max(0, math.ceil(math.log(min(goal_s, 1e9), _STEPS)))
         self._levels: list[dict[int, tuple[float, int]]] = [{} for _ in range(levels)]
         self._last = 0

@@ -95,7 +95,7 @@ class MemoryLimits:
         """Note that batches of this size kill workers: half of it is the limit until the code changes.
 
         It is not raised again: each try would cost workers. Without indexes, the kernel has killed a worker,
-        and the limit is that of all workers that the gateway starts, also later: they share the memory.
+        and the limit holds for all workers that the gateway starts, now or later: they share the memory.
         """
         limit = max(1.0, size // 2)
         why = "killed its workers, but each of its requests ran alone, so it probably took too much memory"

@@ -252,7 +252,7 @@ def _prove(request: TuningRequest, model: Model, proposal: Proposal, *, tell: Te
 
 
 def proof_plan(request: TuningRequest, *, rate: float) -> Plan:
-    """Return the load test at a rate; its URL is not that of the server yet."""
+    """Return the load test at a rate; its URL is set when the server runs."""
     requests = max(_PROOF_REQUESTS, recorded(request.plan.arrivals))
     return replace(
         request.plan,

@@ -89,7 +89,7 @@ async def test_a_batch_that_cost_all_of_it_ran_whole(
 
 
 async def test_another_cost_ends_the_estimate(tmp_path: Path) -> None:
-    """It was that of other rows. Another goal ends nothing."""
+    """It was learned from rows in another unit. A new goal alone keeps it."""
     async with gateway(tmp_path, overrides={"cost": "bytes"}) as on:
         for launch, overrides, seconds in (
             (1, {"cost": "bytes"}, 0.25),

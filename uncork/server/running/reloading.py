@@ -141,7 +141,7 @@ class Reloader:
             raise NotLoaded(outcome.message)
 
     def _forget(self, task: asyncio.Task[Outcome]) -> None:
-        """Drop a change that has not begun, because nobody waits for it any more."""
+        """Drop a change if it has not begun: its clients have left."""
         for change in self._waiting:
             if change[2] is task:
                 self._waiting.remove(change)

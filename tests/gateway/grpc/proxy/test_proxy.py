@@ -229,7 +229,7 @@ async def test_api_keys_are_required_for_all_that_reaches_a_server() -> None:
 
 
 async def test_a_revoked_key_ends_the_calls_that_pass_through() -> None:
-    """Also a watch of a name, of which the servers know; not that of the proxy."""
+    """So does a health watch of a model, which the servers answer, but not one that the proxy answers."""
     async with merging(keys=ApiKeys([KEY.encode()])) as (on, fake):
         open_call = on.proxy.front_end.open_call
         assert open_call is not None

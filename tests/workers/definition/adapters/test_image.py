@@ -120,7 +120,7 @@ def test_images_are_turned_upright() -> None:
     ("width", "body"), [(9, b"9"), (150, b"the image has 150 x 1 pixels; the limit is 100")]
 )
 def test_warnings_of_pillow_are_ignored(width: int, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of broken metadata and large images. Filters for one batch would also be those of other threads."""
+    """They are about broken metadata and large images. A filter for one batch would affect other threads."""
     seen, open_ = [], PIL.Image.open
 
     def watched(*arguments: Any, **options: Any) -> PIL.Image.Image:

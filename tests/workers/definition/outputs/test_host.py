@@ -132,7 +132,7 @@ class ArrowArray(Nullable):
 
 
 class Series(Nullable):
-    """Like that of Polars."""
+    """Like a Series of Polars."""
 
     drop_nulls = Nullable.present
 
