@@ -21,7 +21,7 @@ def entry(
     request: int = 1,
     *,
     arrival: float = 0.0,
-    rows: int = 1,
+    rows: float = 1,
     size_bytes: int = 0,
     deadline: float = 1.0,
     queue: RequestQueue | None = None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
 
 from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.policies.base import Hold
@@ -87,21 +88,6 @@ class Entry:
         return BatchSize(self.rows, self.padded, self.size_bytes)
 
 
-class Held(NamedTuple):
-    """The last hold of a queue: when its policy decided it, and how many rows were queued."""
-
-    since: float
-    rows: float
-    hold: Hold
-
-    def stands(self, rows: float, now: float) -> bool:
-        """Return True if the hold continues while ``rows`` rows are queued at ``now``."""
-        until = self.hold.until
-        if now >= until:
-            return False
-        return rows < self.rows + (self.hold.rows - self.rows) * (until - now) / (until - self.since)
-
-
 class RequestQueue:
     """Requests in the order of their deadlines, then of arrival. Any request can be removed.
 
@@ -122,8 +108,11 @@ class RequestQueue:
     """When a batch last took bulk from it; minus infinity before the first."""
     has_lengths = False
     """True once requests of different lengths have been queued."""
-    held: Held | None = None
+    held: Hold | None = None
     """The last hold that the policy decided; None before the first."""
+    _held_since = 0.0
+    _held_rows = 0.0
+    """The rows that were queued then."""
     is_held = False
     """True while the policy need not decide about this queue, see :class:`QueueOrder`."""
     _length: float | None = None
@@ -180,6 +169,17 @@ class RequestQueue:
         self.size_bytes -= entry.size_bytes
         if self._due_rows is not None:
             self._due_rows.remove(entry.deadline, entry.rows)
+
+    def hold(self, hold: Hold, now: float) -> None:
+        """Note that the policy holds the queue."""
+        self.held, self._held_since, self._held_rows = hold, now, self.rows
+
+    def stays_held(self, now: float) -> bool:
+        """Return True if the last hold continues with the rows that are queued ``now``."""
+        if self.held is None or now >= self.held.until:
+            return False
+        until, before = self.held.until, self._held_rows
+        return self.rows < before + (self.held.rows - before) * (until - now) / (until - self._held_since)
 
     def turns(self) -> Iterator[Entry]:
         """Iterate over all requests in the order in which batches take them; the queue must not change."""

@@ -136,8 +136,8 @@ class QueueOrder:
     def to_ask(self) -> Iterator[RequestQueue]:
         """Iterate over the queues about which the policy must decide now, the oldest first.
 
-        To continue the iteration means that the policy holds the last queue: set its ``held`` before. After a
-        release, end the iteration.
+        To continue the iteration means that the policy holds the last queue: call its ``hold`` before. After
+        a release, end the iteration.
         """
         yield from self.front
         while (top := self._to_ask.top()) is not None:
@@ -146,7 +146,8 @@ class QueueOrder:
             queue.is_held = True
             self._to_ask.discard(queue)
             assert queue.held is not None
-            self._held.file(queue, queue.held.hold.until)
+            self._held.file(queue, queue.held.until)
+
 
     def newest_first(self) -> Iterator[RequestQueue]:
         """Iterate over all queues, about the newest first; they must not change meanwhile."""

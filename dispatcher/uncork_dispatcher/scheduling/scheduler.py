@@ -14,7 +14,8 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies.base import Hold, Reason, Release
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
-from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
+
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.scheduling.admission import Admission
 from uncork_dispatcher.scheduling.ahead import AheadPlanner
@@ -71,13 +72,10 @@ class Scheduler:
             api = self._apis[queue.api]
             may_go_ahead = api.model.overlaps or api.fills_batch(queue, slots.memory.least(queue.api))
             return self._ahead.next_at(queue, now)[0] if may_go_ahead else math.inf
-        held = queue.held
-        stands = (
-            held is not None
-            and held.stands(queue.rows, now)
-            and not self._apis[queue.api].is_full(queue, slots.memory.least(queue.api))
+        stays_held = queue.stays_held(now) and not self._apis[queue.api].is_full(
+            queue, slots.memory.least(queue.api)
         )
-        return math.inf if stands else now
+        return math.inf if stays_held else now
 
     def shed(self, entry: Entry, reason: ShedReason, now: float) -> Shed:
         self._queues.shed(entry)
@@ -160,7 +158,7 @@ class Scheduler:
                 if isinstance(decision, Release):
                     self._start(queue, decision, actions, now)
                     break
-                queue.held = Held(now, queue.rows, decision)
+                queue.hold(decision, now)
                 held_until = min(held_until, decision.until)
             else:
                 return min(held_until, self._queues.held_until())

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.dispatcher.driver import entry
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.learning.returns import ReturnForecast, Returns
 from uncork_dispatcher.policies.base import Hold, Release, View
 from uncork_dispatcher.policies.cork import CorkPolicy, _places
-from uncork_dispatcher.requests.queue import Held
+from uncork_dispatcher.requests.queue import RequestQueue
 
 POLICY = CorkPolicy(limit_rows=32)
 SECOND = Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0)
@@ -338,10 +339,13 @@ def test_fewer_arrivals_than_it_says_do_not_end_a_hold(
     decision = POLICY.decide(seen)
     if isinstance(decision, Release):
         return
-    held = Held(since=10.0, rows=rows, hold=decision)
     now = 10.0 + passed * (decision.until - 10.0)
     later = rows + int(part * (min(decision.rows, 100.0) - rows + 1))
-    if held.stands(later, now):
+    queue = RequestQueue("a", None)
+    queue.append(entry(0, rows=rows))
+    queue.hold(decision, 10.0)
+    queue.append(entry(1, rows=later - rows))
+    if queue.stays_held(now):
         again = POLICY.decide(seen._replace(now=now, rows=later, requests=later))
 
         assert isinstance(again, Hold)

@@ -11,7 +11,7 @@ from tests.dispatcher.driver import entry
 from uncork_dispatcher.policies.base import Hold
 from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.fill import Fill
-from uncork_dispatcher.requests.queue import Entry, Held, RequestQueue
+from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 
 def filled(*entries: Entry) -> RequestQueue:
@@ -22,7 +22,16 @@ def filled(*entries: Entry) -> RequestQueue:
     return queue
 
 
+def stays_held(hold: Hold, rows: float, now: float) -> bool:
+    """Whether a queue of two rows that is held from 10 s on stays so once there are ``rows``."""
+    queue = filled(entry(0, rows=2.0))
+    queue.hold(hold, 10.0)
+    queue.append(entry(1, rows=rows - 2.0))
+    return queue.stays_held(now)
+
+
 def numbers(entries: list[Entry]) -> list[int]:
+
     return [each.request for each in entries]
 
 
@@ -68,15 +77,15 @@ def test_the_most_urgent_is_taken_whatever_came_before(steps: list[tuple[str, in
 @pytest.mark.parametrize(("now", "most"), [(10.0, 6.0), (10.25, 4.0), (10.5, 2.0)])
 def test_a_hold_stands_for_fewer_rows_the_longer_it_lasts(now: float, most: float) -> None:
     """From 6 rows at its beginning to the 2 that were queued then, at its end, where it does not stand."""
-    held = Held(since=10.0, rows=2.0, hold=Hold(10.5, "balance", 6.0))
+    hold = Hold(10.5, "balance", 6.0)
 
-    assert held.stands(most - 0.1, now) is (now < 10.5)
-    assert not held.stands(most, now)
+    assert stays_held(hold, most - 0.1, now) is (now < 10.5)
+    assert not stays_held(hold, most, now)
 
 
 def test_by_default_a_hold_stands_for_no_arrival() -> None:
     """Unless the policy says how many rows it is for; the number may be infinite, until the hold ends."""
-    assert not Held(since=10.0, rows=2.0, hold=Hold(10.5, "next")).stands(2.1, 10.0)
-    assert not Held(since=10.0, rows=2.0, hold=Hold(math.inf, "quarantine")).stands(2.1, 11.0)
-    assert Held(since=10.0, rows=2.0, hold=Hold(10.5, "window", math.inf)).stands(1e9, 10.4)
-    assert not Held(since=10.0, rows=2.0, hold=Hold(10.5, "window", math.inf)).stands(2.1, 10.5)
+    assert not stays_held(Hold(10.5, "next"), 2.1, 10.0)
+    assert not stays_held(Hold(math.inf, "quarantine"), 2.1, 11.0)
+    assert stays_held(Hold(10.5, "window", math.inf), 1e9, 10.4)
+    assert not stays_held(Hold(10.5, "window", math.inf), 2.1, 10.5)
