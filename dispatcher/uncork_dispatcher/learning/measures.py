@@ -75,14 +75,11 @@ class BatchSize(NamedTuple):
         return BatchSize(rows, self.padded * share, self.size_bytes * share)
 
 
-class Rows(NamedTuple):
-    """The number of rows of a batch, and the length of the longest."""
-
-    number: float
-    longest: float
-
+Rows = tuple[float, float]
+"""The number of rows of a batch, and the length of the longest."""
 
 # Places in a batch size.
+
 _ROWS, _PADDED, _BYTES = range(3)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+
 
 from uncork_dispatcher.actions import SHORTEST_RETRY_S, Shed, ShedReason
 from uncork_dispatcher.api import Api
@@ -21,17 +21,6 @@ from uncork_dispatcher.workers.slots import Slots
 MOST_GROUPS = 1000
 
 
-class BacklogBudget(NamedTuple):
-    """The rows and requests that may be queued so that the last row meets the goal, within the limits.
-
-    Valid while :attr:`Slots.changes` equals ``changes``: as time passes, the same backlog takes no longer.
-    """
-
-    changes: int
-    rows: float
-    requests: int
-
-
 class Admission:
     """Decides which requests of one API are shed, and when their clients should retry."""
 
@@ -39,7 +28,10 @@ class Admission:
         self._api = api
         self._queues = queues
         self._slots = slots
-        self._budget = BacklogBudget(-1, 0.0, 0)
+        self._budget = 0.0, 0
+        """The rows and requests that may be queued so that the last row meets the goal, within the limits."""
+        self._budget_changes = -1
+        """The :attr:`Slots.changes` for which it holds: as time passes, the same backlog takes no longer."""
         self._room = room
         self._retries = RetrySchedule()
         self._bulk_retries = RetrySchedule()
@@ -48,7 +40,7 @@ class Admission:
 
     def rules_changed(self) -> None:
         """Discard the values that were computed from the rules."""
-        self._budget = BacklogBudget(-1, 0.0, 0)
+        self._budget_changes = -1
 
     def admit(self, entry: Entry) -> ShedReason | None:
         """Return None if a new request may be queued, otherwise the reason to shed it.
@@ -58,16 +50,17 @@ class Admission:
         request is admitted if a worker is due that can answer it in time.
         """
         slots, rules, backlog = self._slots, self._api.rules, self._api.backlog
-        bulk, group, budget = self._api.bulk_backlog, entry.queue.group, self._budget
+        bulk, group = self._api.bulk_backlog, entry.queue.group
         others_rows, self._others_rows = self._others_rows, 0.0
         groups = bulk.groups if entry.bulk else backlog.groups
         if group is not None and len(groups) >= MOST_GROUPS and group not in groups:
             return "too_many_groups"
         patient = entry.expires_at == math.inf
         rows, requests = backlog.rows + entry.rows, backlog.requests + 1
-        if budget.changes == slots.changes and patient and not (bulk.requests or entry.bulk):
+        if self._budget_changes == slots.changes and patient and not (bulk.requests or entry.bulk):
             bytes_fit = backlog.size_bytes + entry.size_bytes <= rules.max_queue_bytes
-            if bytes_fit and rows <= budget.rows and requests <= budget.requests:
+            most_rows, most_requests = self._budget
+            if bytes_fit and rows <= most_rows and requests <= most_requests:
                 return None
         now = entry.arrival
         if not (slots.workers or self._free_at(now)):
@@ -159,7 +152,7 @@ class Admission:
         entries = queue.by_urgency()
         most_skipped = queue.skippable(entries, rows=most, goal_s=api.rules.goal_s)
         if mixes:
-            choice = largest_mixed_batch(
+            skipped, rows = largest_mixed_batch(
                 entries,
                 limit_rows=limit,
                 now=now,
@@ -169,7 +162,7 @@ class Admission:
             )
         else:
             free_at = self._free_at(now)
-            choice = largest_feasible_batch(
+            skipped, rows = largest_feasible_batch(
                 entries,
                 limit_rows=limit,
                 now=now,
@@ -177,7 +170,7 @@ class Admission:
                 estimate=estimate,
                 most_skipped=most_skipped,
             )
-        return choice.rows, entries[: choice.skipped]
+        return rows, entries[:skipped]
 
     def hopeless_at(self, entry: Entry, *, now: float, no_workers_since: float) -> float:
         """Return when to shed a request if it is still queued then; infinity if it may wait.
@@ -300,11 +293,9 @@ class Admission:
         if finish > self._api.due_at(now, math.inf):
             return False
         rules = self._api.rules
-        self._budget = BacklogBudget(
-            self._slots.changes,
-            min(rows, rules.max_queue_rows - self._api.backlog.waiting_rows),
-            min(requests, rules.max_queue_requests),
-        )
+        most_rows = rules.max_queue_rows - self._api.backlog.waiting_rows
+        self._budget = min(rows, most_rows), min(requests, rules.max_queue_requests)
+        self._budget_changes = self._slots.changes
         return True
 
     def _last_start(self, entry: Entry) -> float:
