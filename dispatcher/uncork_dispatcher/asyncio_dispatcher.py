@@ -11,7 +11,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import nullcontext
 from functools import partial
+
 from typing import Any, Generic, TypeVar, assert_never
 
 from mypy_extensions import mypyc_attr
@@ -27,7 +29,7 @@ from uncork_dispatcher.actions import (
     WorkerWanted,
 )
 from uncork_dispatcher.alarm import Timer
-from uncork_dispatcher.callers import FutureWaiter, NoBursts, Observers, fail, notify, settle
+from uncork_dispatcher.callers import FutureWaiter, Observers, fail, notify, settle
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.errors import BatchTimedOut, RequestExpired, RequestShed, WorkerLost
 from uncork_dispatcher.jobs import BatchResult, Bursts, Observer, RequestResult, Runner, Submission
@@ -47,7 +49,8 @@ class AsyncDispatcher(Generic[P, R]):
 
     Methods without a description call the method of :class:`Dispatcher` with the time of the clock.
 
-    ``observers`` are notified of events. ``bursts`` submits requests and takes results several at a time.
+    ``observers`` are notified of events. ``bursts`` submits requests and takes results several at a time;
+    without it, callers do so one by one.
     ``clock`` returns monotonic seconds; by default not the loop's clock, because uvloop's has a resolution of
     1 ms, the time of a batch of a fast model.
     """
@@ -63,7 +66,7 @@ class AsyncDispatcher(Generic[P, R]):
         self._core = Dispatcher()
         self._runner = runner
         self._observers = Observers(observers)
-        self._bursts = bursts or NoBursts()
+        self._bursts = bursts
         self._timer = Timer(self._changed, clock=clock)
         self._now = self._timer.now
         self._loop = asyncio.get_running_loop()
@@ -285,7 +288,8 @@ class AsyncDispatcher(Generic[P, R]):
             self._changed()
 
     def _turn(self) -> None:
-        self._bursts.submit_waiting()
+        if self._bursts is not None:
+            self._bursts.submit_waiting()
         self._turn_due = False
         if self._departed:
             self._cancel_running()
@@ -400,7 +404,8 @@ class AsyncDispatcher(Generic[P, R]):
             self._loop.call_soon(self._on_end, batch, outcome)
             return
         ended_at = self._now()
-        self._bursts.submit_waiting()
+        if self._bursts is not None:
+            self._bursts.submit_waiting()
         settled = BatchResult.checked(outcome, batch)
         ran = BatchResult[R]((), "failed") if isinstance(settled, Exception) else settled
         # The slot returns first, whatever the waiters do. Queued requests wait for it: the worker gets its
@@ -420,7 +425,7 @@ class AsyncDispatcher(Generic[P, R]):
             # A fault of the core must not cost the callers their results: the batch may be gone from it.
             settle(batch, settled)
             raise
-        with self._bursts:
+        with self._bursts or nullcontext():
             settle(batch, settled)
         if status == "worked":
             now = self._now()

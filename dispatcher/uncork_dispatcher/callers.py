@@ -36,20 +36,8 @@ class FutureWaiter(Generic[R]):
             self._future.set_exception(error)
 
 
-class NoBursts:
-    """The default :class:`Bursts`, for callers that submit and take each request on its own."""
-
-    def submit_waiting(self) -> None:
-        pass
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
-def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
+def notify(
+who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
     """Call ``callback``, and log an exception instead of raising it."""
     try:
         callback(*args)
