@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -88,7 +89,7 @@ class Api:
             self.is_full(queue, fits),
             share.idle,
             share.finishes,
-            share.rows(rules.name),
+            partial(share.rows, rules.name),
             model.alone if behind is None else model.estimate,
             slowdown,
             traffic.new_clients.per_second(now=now),

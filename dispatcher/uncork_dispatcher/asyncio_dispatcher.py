@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import nullcontext
 from functools import partial
-
 from typing import Any, Generic, TypeVar, assert_never
 
 from mypy_extensions import mypyc_attr

@@ -36,8 +36,7 @@ class FutureWaiter(Generic[R]):
             self._future.set_exception(error)
 
 
-def notify(
-who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
+def notify(who: str, callback: Callable[[*Args], object], *args: *Args) -> None:
     """Call ``callback``, and log an exception instead of raising it."""
     try:
         callback(*args)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.dispatcher.driver import entry, next_worker, running
 from uncork_dispatcher.api import Api
-from uncork_dispatcher.policies.base import Hold, Numbers
+from uncork_dispatcher.policies.base import Hold
 from uncork_dispatcher.requests.queue import RequestQueue
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.workers.share import Share
@@ -25,10 +25,6 @@ def queue(*sizes: tuple[int, int]) -> RequestQueue:
             entry(number, arrival=float(number), rows=rows, size_bytes=size_bytes, deadline=20.0 - number)
         )
     return made
-
-
-def values(numbers: Numbers) -> list[float]:
-    return [numbers[place] for place in range(len(numbers))]
 
 
 def slots() -> Slots:
@@ -51,7 +47,7 @@ def test_the_view_of_a_queue() -> None:
     assert (view.now, view.rows, view.requests) == (5.0, 5, 2)
     assert (view.oldest, view.newest, view.deadline) == (1.0, 2.0, 18.0)
     assert (view.goal_s, view.patience_s, view.slowdown) == (RULES.goal_s, RULES.goal_s, 1.0)
-    assert (view.idle_workers, view.busy_until, values(view.running_rows)) == (2, [9.0], [1])
+    assert (view.idle_workers, view.busy_until, view.running_rows(0)) == (2, [9.0], 1)
     assert view.estimate.seconds(1) == pytest.approx(0.25)
     assert view.new_client_rate == pytest.approx(60.0)
     assert view.load_rate == pytest.approx(60.0)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple, Protocol, Self
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from mypy_extensions import mypyc_attr
 
@@ -29,14 +29,6 @@ return, to use the goal to the last moment, for one more request, or until a fix
 holds a quarantined request while another one runs, a lost batch until a worker of another host is idle,
 either of them to leave a worker for other requests, bulk until there is room for it, and a long batch that
 would take the last idle worker from APIs with shorter goals."""
-
-
-class Numbers(Protocol):
-    """A sequence of numbers, each computed when it is read."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, place: int, /) -> float: ...
 
 
 class View(NamedTuple):
@@ -62,8 +54,8 @@ class View(NamedTuple):
     """Workers that could start now; at least 1."""
     busy_until: Sequence[float]
     """Predicted finish of each running batch, soonest first; before ``now`` for late batches."""
-    running_rows: Numbers
-    """Rows of this API in each batch of ``busy_until``; 0 in batches of other APIs."""
+    running_rows: Callable[[int], float]
+    """A function from a place in ``busy_until`` to the rows of the batch; 0 if it is not of this API."""
     estimate: Estimate
     """Estimate of the batch time in an average worker."""
     slowdown: float

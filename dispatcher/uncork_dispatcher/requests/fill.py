@@ -84,7 +84,6 @@ class Fill:
         if same_length:
             self._lengths = (0.0 if self._lengths is None else self._lengths[0]), self._longest
 
-
     def take_from(self, turns: Iterator[Entry]) -> None:
         """Take requests in the order of ``turns`` until one does not fit; skip requests of other lengths."""
         shortest, longest = 0.0, math.inf

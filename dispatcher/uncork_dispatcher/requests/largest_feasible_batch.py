@@ -14,11 +14,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry
-
 
 Choice = tuple[int, float]
 """How many of the most urgent requests to skip, and the most rows to take of the others."""

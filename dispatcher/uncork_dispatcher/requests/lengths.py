@@ -6,8 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
-
-
 Lengths = tuple[float, float]
 """An interval of lengths: the shortest and the longest, both included."""
 

@@ -68,4 +68,3 @@ def mixable_lengths(
         else:
             high += 1
     return by_length[low].length, by_length[high - 1].length
-

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any, Literal
 
-
 from uncork_dispatcher.learning.measures import BatchSize
 from uncork_dispatcher.policies.base import Hold
 from uncork_dispatcher.requests.due_rows import DueRows

@@ -148,7 +148,6 @@ class QueueOrder:
             assert queue.held is not None
             self._held.file(queue, queue.held.until)
 
-
     def newest_first(self) -> Iterator[RequestQueue]:
         """Iterate over all queues, about the newest first; they must not change meanwhile."""
         return chain(self._others.last_filed(), reversed(self.front))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 
-
 from uncork_dispatcher.actions import SHORTEST_RETRY_S, Shed, ShedReason
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
-from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
 from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch, largest_mixed_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.scheduling.retry_schedule import RetrySchedule
+from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
 
 # Each group needs a batch of its own: with more, hardly any batch would have more than one request.
@@ -63,7 +62,7 @@ class Admission:
             if bytes_fit and rows <= most_rows and requests <= most_requests:
                 return None
         now = entry.arrival
-        if not (slots.workers or self._free_at(now)):
+        if not (slots.workers or self._outlook(now).places):
             return "no_worker"
         if entry.expires_at <= now:
             return "client_deadline"
@@ -161,12 +160,14 @@ class Admission:
                 begin=lambda turns, rows: api.fill(queue, rows, turns),
             )
         else:
-            free_at = self._free_at(now)
+            share = self._outlook(now)
             skipped, rows = largest_feasible_batch(
                 entries,
                 limit_rows=limit,
                 now=now,
-                next_start=free_at[1] if len(free_at) > 1 else now + api.model.estimate.seconds(limit),
+                next_start=(
+                    share.free_at(1, now) if share.places > 1 else now + api.model.estimate.seconds(limit)
+                ),
                 estimate=estimate,
                 most_skipped=most_skipped,
             )
@@ -190,8 +191,10 @@ class Admission:
         at = max(no_workers_since + self._api.rules.timeout_s, slots.launches.due_until(now))
         if retry is not None:
             return at
-        last_start, due = self._last_start(entry), self._free_at(now)
-        return min(at, entry.deadline if not due else last_start if due[0] <= last_start else now)
+        last_start, due = self._last_start(entry), self._outlook(now)
+        if not due.places:
+            return min(at, entry.deadline)
+        return min(at, last_start if due.free_at(0, now) <= last_start else now)
 
     def shed(self, entry: Entry, reason: ShedReason, *, now: float) -> Shed:
         """Return the action that sheds a request, with the seconds after which its client should retry."""
@@ -211,24 +214,25 @@ class Admission:
         refused client counts as one large batch at most, so that no huge request puts off all others.
         """
         api, slots, estimate = self._api, self._slots, self._api.model.estimate
-        free_at = self._free_at(now)
-        due = free_at[0] if free_at and not slots.workers else -math.inf
-        if entry is not None and entry.bulk and free_at:
-            rate = self._room.rate(api, free_at, now)
-            finish = free_at[0] + api.bulk_backlog.rows / rate
+        share = self._outlook(now)
+        finish = share.free_at(0, now) if share.places else -math.inf
+        due = finish if not slots.workers else -math.inf
+        if entry is not None and entry.bulk and share.places:
+            rate = self._room.rate(api, workers=share.places, now=now)
+            finish += api.bulk_backlog.rows / rate
             seconds = min(rows, api.rules.max_batch_rows) / rate
             wait_s = self._bulk_retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
             return max(SHORTEST_RETRY_S, wait_s)
         batch_rows = min(api.limit_rows, largest := estimate.earned_rows / EARNED_REACH)
-        if not free_at or batch_rows == 0:
+        if not share.places or batch_rows == 0:
             return max(SHORTEST_RETRY_S, 0.0 if slots.workers else slots.launches.soonest(now) - now)
-        finish, backlog_rows, requests = free_at[0], api.backlog.rows, api.backlog.requests
+        backlog_rows, requests = api.backlog.rows, api.backlog.requests
         if entry is not None and entry.expires_at < math.inf:
             backlog_rows, requests = self._before(entry)
             backlog_rows, requests = backlog_rows - entry.rows, requests - 1
         if requests:
-            finish = self._finish(free_at, rows=backlog_rows, requests=requests)
-        seconds = min(rows, largest) * (estimate.seconds(batch_rows) / (len(free_at) * batch_rows))
+            finish = self._finish(now, rows=backlog_rows, requests=requests)
+        seconds = min(rows, largest) * (estimate.seconds(batch_rows) / (share.places * batch_rows))
         wait_s = self._retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
         return max(SHORTEST_RETRY_S, wait_s)
 
@@ -246,8 +250,8 @@ class Admission:
         """Return the rows of parts that are not queued yet, as far as they count for a class."""
         return self._api.backlog.waiting_rows + (self._api.bulk_backlog.waiting_rows if bulk else 0.0)
 
-    def _free_at(self, now: float) -> Numbers:
-        return self._slots.free_at(now, self._api.rules.name)
+    def _outlook(self, now: float) -> Share:
+        return self._slots.outlook(now, self._api.rules.name)
 
     def _is_late(self, entry: Entry) -> bool:
         """Return True if a new request would miss its deadline, because of the requests before it."""
@@ -258,14 +262,15 @@ class Admission:
         likely_rows = max(entry.rows, min(rows, api.limit_rows))
         if slots.workers and not api.model.can_predict(likely_rows):
             return False
-        return self._finish(self._free_at(entry.arrival), rows=rows, requests=requests) > entry.deadline
+        return self._finish(entry.arrival, rows=rows, requests=requests) > entry.deadline
 
     def _is_late_bulk(self, entry: Entry) -> bool:
-        api, free_at = self._api, self._free_at(entry.arrival)
+        api, now = self._api, entry.arrival
         if self._slots.workers and not api.model.can_predict(min(entry.rows, api.limit_rows)):
             return False
-        rows = api.bulk_backlog.rows + entry.rows
-        return free_at[0] + rows / self._room.rate(api, free_at, entry.arrival) > entry.deadline
+        rows, share = api.bulk_backlog.rows + entry.rows, self._outlook(now)
+        rate = self._room.rate(api, workers=share.places, now=now)
+        return share.free_at(0, now) + rows / rate > entry.deadline
 
     def _before(self, entry: Entry) -> tuple[float, int]:
         """Return the rows and the number of requests of the API that run before a new request or with it.
@@ -289,8 +294,7 @@ class Admission:
     def _extend_budget(self, *, rows: float, requests: int, now: float) -> bool:
         """Set the budget to twice this backlog if that meets the goal; return False if it does not."""
         rows, requests = 2 * rows, 2 * requests
-        finish = self._finish(self._free_at(now), rows=rows, requests=requests)
-        if finish > self._api.due_at(now, math.inf):
+        if self._finish(now, rows=rows, requests=requests) > self._api.due_at(now, math.inf):
             return False
         rules = self._api.rules
         most_rows = rules.max_queue_rows - self._api.backlog.waiting_rows
@@ -303,25 +307,14 @@ class Admission:
         model = self._api.model
         return entry.deadline - (model.least_s(entry.size) if model.can_predict(0) else 0.0)
 
-    def _finish(self, free_at: Numbers, *, rows: float, requests: int) -> float:
-        return backlog_finish(
-            free_at,
-            rows=rows,
-            requests=requests,
-            limit_rows=self._api.limit_rows,
-            estimate=self._api.model.estimate,
-        )
+    def _finish(self, now: float, *, rows: float, requests: int) -> float:
+        """Return when the last of ``rows`` rows in ``requests`` requests is done; there must be workers.
 
-
-def backlog_finish(
-    free_at: Numbers, *, rows: float, requests: int, limit_rows: float, estimate: Estimate
-) -> float:
-    """Return when the last of ``rows`` rows in ``requests`` requests is done, in seconds on the core's clock.
-
-    ``free_at`` has the time at which each worker is free, soonest first; it must not be empty. The rows are
-    assumed to go in batches of up to ``limit_rows``, dealt to the workers in turn.
-    """
-    batches = max(1, min(requests, math.ceil(rows / limit_rows)))  # sums of costs may round to 0 rows
-    each_s = estimate.seconds(rows / batches)
-    full_rounds, last_worker = divmod(batches - 1, len(free_at))
-    return free_at[last_worker] + (full_rounds + 1) * each_s
+        The rows are assumed to go in full batches, dealt to the workers in turn.
+        """
+        share = self._outlook(now)
+        # Sums of costs may round to 0 rows.
+        batches = max(1, min(requests, math.ceil(rows / self._api.limit_rows)))
+        each_s = self._api.model.estimate.seconds(rows / batches)
+        full_rounds, last_worker = divmod(batches - 1, share.places)
+        return share.free_at(last_worker, now) + (full_rounds + 1) * each_s

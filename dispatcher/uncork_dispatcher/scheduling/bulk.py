@@ -30,7 +30,7 @@ from operator import attrgetter
 
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.policies.base import MARGIN, Hold, Numbers, Release
+from uncork_dispatcher.policies.base import MARGIN, Hold, Release
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import RequestQueue
 from uncork_dispatcher.requests.queues import RequestQueues
@@ -296,10 +296,10 @@ class BulkRoom:
             api = self._apis[queue.api]
             api.bulk_backlog.owed_s = max(-self._most_s(api) / 2, api.bulk_backlog.owed_s - seconds)
 
-    def rate(self, api: Api, free_at: Numbers, now: float) -> float:
+    def rate(self, api: Api, *, workers: int, now: float) -> float:
         """Return the rows per second that the workers have for bulk, in full batches."""
         seconds = self._most_s(api)
-        most = len(free_at) * api.limit_rows / seconds if seconds > 0 else math.inf
+        most = workers * api.limit_rows / seconds if seconds > 0 else math.inf
         return max(_SHARE * most, most - api.traffic.all.load_rate(now))
 
     def _most_s(self, api: Api) -> float:

@@ -24,13 +24,13 @@ def bulk_parts(
     It is 1 if some of them would be refused: then the request is admitted or refused as a whole.
     """
     rules, bulk, backlog = api.rules, api.bulk_backlog, api.backlog
-    free_at = slots.free_at(now, rules.name)
-    if rules.bulk_goal_s is None or not rules.idempotent or not free_at:
+    share = slots.outlook(now, rules.name)
+    if rules.bulk_goal_s is None or not rules.idempotent or not share.places:
         return 1
     # Before batch times are known, small parts do least harm.
     most = api.limit_rows / _PARTS_IN_ROOM
     if api.has_earned:
-        most = room.most_rows(api, workers=len(free_at), now=now)
+        most = room.most_rows(api, workers=share.places, now=now)
     each = max(1.0, most / _PARTS_IN_ROOM) if most >= 1 else api.limit_rows
     if api.policy.most_requests == 1:
         each = _full_rows(api)  # no part shares a batch: smaller ones would only be more calls
@@ -45,7 +45,7 @@ def bulk_parts(
         return 1
     if slots.workers and not api.model.can_predict(min(each, api.limit_rows)):
         return parts  # no prediction refuses them
-    finish = free_at[0] + queued / room.rate(api, free_at, now)
+    finish = share.free_at(0, now) + queued / room.rate(api, workers=share.places, now=now)
     return parts if finish <= api.due_at(now, expires_at, bulk=True) else 1
 
 
@@ -66,7 +66,7 @@ def parts_in_turn(api: Api, slots: Slots, *, rows: float, now: float) -> tuple[i
         each = min(each, max(estimate.rows_within(api.rules.goal_s / 2), worth))
     else:
         each /= _PARTS_IN_ROOM
-    return math.ceil(rows / max(1.0, each)), max(1, len(slots.free_at(now, api.rules.name)))
+    return math.ceil(rows / max(1.0, each)), max(1, slots.outlook(now, api.rules.name).places)
 
 
 def _full_rows(api: Api) -> float:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from typing import Any
 
-from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.batch import Batch
 
 
@@ -73,16 +71,22 @@ class Share:
         """True if other APIs use its workers, as after the loss of a worker."""
         return self.workers > self.idle + len(self.batches)
 
-    def rows(self, api: str) -> Numbers:
-        """Return the rows of each batch of an API, 0 for batches of other APIs; valid until a change."""
-        return _RowsOf(self.batches, api)
+    def rows(self, api: str, place: int) -> float:
+        """Return the rows of the batch at a place of :attr:`batches`; 0 if it is not of this API."""
+        batch = self.batches[place]
+        return batch.rows if batch.api == api else 0.0
 
-    def free_at(self, now: float) -> Numbers:
-        """Return when each worker is free: idle ones at ``now``, then the busy ones, soonest first.
+    @property
+    def places(self) -> int:
+        """The number of workers that are idle or busy."""
+        return self.idle + len(self.finishes)
 
-        Valid until a change.
-        """
-        return _FreeAt(self.finishes, now, self.idle)
+    def free_at(self, place: int, now: float) -> float:
+        """Return when the worker at a place is free: the idle ones come first, then the soonest to be free."""
+        if place < self.idle:
+            return now
+        finish = self.finishes[place - self.idle]
+        return finish if finish > now else now
 
 
 class ConcurrentShare(Share):
@@ -153,36 +157,3 @@ class ConcurrentShare(Share):
 
     def _free(self, worker: int) -> int:
         return 0 if worker in self._closed else max(0, self.concurrency - self._running[worker])
-
-
-class _RowsOf:
-    __slots__ = ("_api", "_batches")
-
-    def __init__(self, batches: Sequence[Batch[Any]], api: str) -> None:
-        self._batches = batches
-        self._api = api
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __getitem__(self, place: int) -> float:
-        batch = self._batches[place]
-        return batch.rows if batch.api == self._api else 0.0
-
-
-class _FreeAt:
-    __slots__ = ("_finishes", "_idle", "_now")
-
-    def __init__(self, finishes: Sequence[float], now: float, idle: int) -> None:
-        self._finishes = finishes
-        self._now = now
-        self._idle = idle
-
-    def __len__(self) -> int:
-        return self._idle + len(self._finishes)
-
-    def __getitem__(self, place: int) -> float:
-        if place < self._idle:
-            return self._now
-        finish = self._finishes[place - self._idle]
-        return finish if finish > self._now else self._now

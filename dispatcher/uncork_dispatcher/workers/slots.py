@@ -11,14 +11,13 @@ from itertools import islice
 from typing import Any
 
 from uncork_dispatcher.loop_plan import MOST_SPREAD
-from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.stats import RunningBatch, WorkStats
 from uncork_dispatcher.workers.hosts import Hosts
 from uncork_dispatcher.workers.launches import Launches
 from uncork_dispatcher.workers.memory_fits import MemoryFits
-from uncork_dispatcher.workers.share import ConcurrentShare
+from uncork_dispatcher.workers.share import ConcurrentShare, Share
 from uncork_dispatcher.workers.shares import Shares
 
 # If more batches than this are late, the predicted ends of others are worth little.
@@ -273,15 +272,22 @@ class Slots:
             given_up.append((overdue, others))
         return given_up
 
-    def free_at(self, now: float, api: str) -> Numbers:
-        """Return when each worker for an API is free, soonest first; or when starting ones are due."""
-        if not self._workers:
-            return self.launches.due(now)
+    def outlook(self, now: float, api: str) -> Share:
+        """Return the share of an API, to know when its workers are free.
+
+        Without workers, it is one with those that are due.
+        """
         share = self.shares.of(api)
-        if share.idle or share.batches:
-            return share.free_at(now)
-        # The workers of this share were lost: it gets the first that others finish with.
-        return [max(now, min([each.finishes[0] for each in self.shares.all if each.finishes], default=now))]
+        if self._workers and (share.idle or share.batches):
+            return share
+        outlook = Share()
+        if self._workers:
+            # The workers of this share were lost: it gets the first that others finish with.
+            finishes = [each.finishes[0] for each in self.shares.all if each.finishes]
+            outlook.finishes = [min(finishes, default=now)]
+        else:
+            outlook.finishes = self.launches.due(now)
+        return outlook
 
     def stats(self, now: float) -> WorkStats:
         """Return the number of workers, and the batches that they run."""

@@ -25,7 +25,6 @@ SECOND = Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0)
 def decide(**changes: object) -> Release | Hold:
     """Its answer to a view at time 10, 10 s before the deadline, with batches that take 1 s."""
     changes.setdefault("load_rate", changes.get("new_client_rate", 0.0))
-    changes.setdefault("running_rows", tuple(1.0 for _ in changes.get("busy_until", ())))  # type: ignore[attr-defined]
     changes.setdefault("requests", changes.get("rows", 1))
     return POLICY.decide(view(**changes))
 
@@ -79,7 +78,7 @@ def views(draw: st.DrawFn) -> View:
         deadline=10.0 + draw(st.floats(-1.0, 10.0)),
         idle_workers=draw(st.integers(1, 4)),
         busy_until=tuple(10.0 + each for each in left),
-        running_rows=tuple(mean for _ in left),
+        running_rows=lambda _: mean,
         estimate=draw(ESTIMATES),
         slowdown=draw(st.sampled_from([1.0, 0.3, 2.0])),
         new_client_rate=new,
@@ -109,9 +108,7 @@ def test_a_full_queue_is_free(seen: View) -> None:
 @given(views())
 def test_one_worker_never_holds_for_independent_arrivals(seen: View) -> None:
     """Nor does any while no other is busy: there is no later batch to save arrivals from."""
-    alone = seen._replace(
-        idle_workers=1, busy_until=(), running_rows=(), returns=Returns().forecast(now=10.0)
-    )
+    alone = seen._replace(idle_workers=1, busy_until=(), returns=Returns().forecast(now=10.0))
     assert POLICY.decide(alone) == Release(32, "idle")
 
 
@@ -137,7 +134,7 @@ def test_the_unit_of_rows_does_not_matter(seen: View, unit: float) -> None:
     scaled = one._replace(
         rows=one.rows * unit,
         mean_rows=one.mean_rows * unit,
-        running_rows=tuple(rows * unit for rows in seen.running_rows),  # type: ignore[attr-defined]
+        running_rows=lambda _: one.mean_rows * unit,
         new_client_rate=one.new_client_rate * unit,
         load_rate=one.load_rate * unit,
     )
@@ -330,7 +327,6 @@ def test_fewer_arrivals_than_it_says_do_not_end_a_hold(
         requests=rows,
         idle_workers=idle,
         busy_until=tuple(sorted(10.0 + each for each in left)),
-        running_rows=tuple(1.0 for _ in left),
         deadline=20.0,
         estimate=SECOND._replace(spread=spread),
         new_client_rate=rate,

@@ -18,7 +18,7 @@ _PLAIN = View(
     full=False,
     idle_workers=1,
     busy_until=(),
-    running_rows=(),
+    running_rows=lambda _: 1.0,
     estimate=Estimate(intercept_s=1.0, slope_s=0.0, spread=0.0, earned_rows=100.0),
     slowdown=1.0,
     new_client_rate=0.0,
@@ -32,6 +32,6 @@ _PLAIN = View(
 def view(**changes: object) -> View:
     """One fresh request at 10 s, an idle worker, a goal 10 s away, batches of 1 s; but for ``changes``.
 
-    All rows may share a batch, unless ``batch_rows`` is among them.
+    All rows may share a batch, unless ``batch_rows`` is among them. Batches that run have one row each.
     """
     return _PLAIN._replace(**{"batch_rows": changes.get("rows", _PLAIN.rows), **changes})  # type: ignore[arg-type]

@@ -14,11 +14,9 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.rules import ApiRules
-from uncork_dispatcher.scheduling.admission import Admission, backlog_finish
+from uncork_dispatcher.scheduling.admission import Admission
 from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.workers.slots import Slots
-
-LINE = Estimate(intercept_s=1.0, slope_s=0.25)
 
 
 def api(*, batches: int = 5, queued: int = 0, **limits: Any) -> Api:
@@ -151,21 +149,27 @@ def test_retry_after_is_a_second_where_batches_take_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free_at", "rows", "requests", "limit_rows", "finish"),
+    ("free_at", "rows", "requests", "finish"),
     [
-        ([5.0], 4, 4, 4, 5.0 + 2.0),  # one batch
-        ([5.0], 5, 5, 4, 5.0 + 2 * 1.625),  # two, of 2.5 rows each
-        ([5.0], 40, 1, 4, 5.0 + 11.0),  # one request cannot be cut
-        ([5.0, 6.0], 8, 8, 4, 6.0 + 2.0),  # one on each of two workers
-        ([5.0, 6.0], 12, 12, 4, 5.0 + 2 * 2.0),  # the third goes to the first again
-        ([5.0, 6.0], 16, 16, 4, 6.0 + 2 * 2.0),
+        ([5.0], 4, 4, 5.0 + 2.0),  # one batch
+        ([5.0], 5, 5, 5.0 + 2 * 1.625),  # two, of 2.5 rows each
+        ([5.0], 40, 1, 5.0 + 11.0),  # one request cannot be cut
+        ([5.0, 6.0], 8, 8, 6.0 + 2.0),  # one on each of two workers
+        ([5.0, 6.0], 12, 12, 5.0 + 2 * 2.0),  # the third goes to the first again
+        ([5.0, 6.0], 16, 16, 6.0 + 2 * 2.0),
     ],
 )
 def test_a_backlog_is_dealt_to_the_workers_in_turn(
-    free_at: list[float], rows: int, requests: int, limit_rows: int, finish: float
+    free_at: list[float], rows: int, requests: int, finish: float
 ) -> None:
-    """1 s and a quarter for each row; the last of the batches counts."""
-    got = backlog_finish(free_at, rows=rows, requests=requests, limit_rows=limit_rows, estimate=LINE)
+    """In batches of 4 rows, which take 1 s and a quarter for each row; the last of the batches counts."""
+    workers, queued = Slots(), api(max_batch_rows=4)
+    for worker, at in enumerate(free_at):
+        workers.add(worker)
+        workers.occupy(running(batch=worker, worker=worker, predicted_s=at))
+    queued.model.estimate = Estimate(intercept_s=1.0, slope_s=0.25)
+
+    got = admission_of(queued, workers)._finish(0.0, rows=rows, requests=requests)
 
     assert got == pytest.approx(finish)
 

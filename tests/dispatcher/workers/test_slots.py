@@ -3,7 +3,6 @@
 import math
 
 from tests.dispatcher.driver import running
-from uncork_dispatcher.policies.base import Numbers
 from uncork_dispatcher.workers.memory_fits import MemoryFits
 from uncork_dispatcher.workers.slots import Slots
 
@@ -16,8 +15,16 @@ def slots_with(workers: int) -> Slots:
     return slots
 
 
-def values(numbers: Numbers) -> list[float]:
-    return [numbers[place] for place in range(len(numbers))]
+def rows_of(slots: Slots, api: str) -> list[float]:
+    """Of each batch that runs."""
+    shared = slots.shares.shared
+    return [shared.rows(api, place) for place in range(len(shared.batches))]
+
+
+def free_at(slots: Slots, now: float) -> list[float]:
+    """When each worker is free."""
+    outlook = slots.outlook(now, "a")
+    return [outlook.free_at(place, now) for place in range(outlook.places)]
 
 
 def counts(slots: Slots) -> tuple[int, int, int]:
@@ -70,12 +77,12 @@ def test_batches_predicted_to_end_at_one_moment_are_kept_apart() -> None:
     slots = slots_with(3)
     for batch in (1, 2, 3):
         slots.occupy(running(batch=batch, worker=batch - 1, rows=batch, predicted_s=4.0))
-    assert values(slots.shares.shared.rows("a")) == [1, 2, 3]
-    assert values(slots.shares.shared.rows("b")) == [0, 0, 0]
+    assert rows_of(slots, "a") == [1, 2, 3]
+    assert rows_of(slots, "b") == [0, 0, 0]
 
     slots.finish(2, now=0.0)
-    assert values(slots.shares.shared.rows("a")) == [1, 3]
-    assert values(slots.free_at(1.0, "a")) == [1.0, 4.0, 4.0]
+    assert rows_of(slots, "a") == [1, 3]
+    assert free_at(slots, 1.0) == [1.0, 4.0, 4.0]
 
 
 def on_hosts(hosts: str) -> Slots:

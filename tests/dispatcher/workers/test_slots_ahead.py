@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dispatcher.driver import running
-from tests.dispatcher.workers.test_slots import counts, values
+from tests.dispatcher.workers.test_slots import counts, free_at, rows_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.workers.slots import Slots
 
@@ -99,8 +99,8 @@ def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
     ahead = put_ahead(slots)
     assert slots.changes > changes
     assert counts(slots) == (1, 0, 2)
-    assert values(slots.free_at(1.0, "a")) == [6.0]
-    assert values(slots.shares.shared.rows("a")) == [3]
+    assert free_at(slots, 1.0) == [6.0]
+    assert rows_of(slots, "a") == [3]
     assert slots.next_timeout == 10.0
 
     finished = slots.finish(1, now=4.5)
@@ -108,7 +108,7 @@ def test_the_batch_ahead_starts_when_the_other_one_has_ended() -> None:
     assert ahead.started == 4.5
     assert (ahead.started, runs(slots, 9), runs(slots, 1)) == (4.5, True, False)
     assert counts(slots) == (1, 0, 1)
-    assert values(slots.free_at(1.0, "a")) == [6.5]
+    assert free_at(slots, 1.0) == [6.5]
     assert slots.next_timeout == 14.5
     assert slots.next_ahead(4.5, "a") is ahead, "another one may follow"
 
@@ -122,10 +122,10 @@ def test_a_retired_worker_runs_both() -> None:
     put_ahead(slots)
     slots.retire(0)
     slots.add(1)
-    assert values(slots.free_at(1.0, "a")) == [1.0]
+    assert free_at(slots, 1.0) == [1.0]
 
     slots.finish(1, now=4.0)
-    assert values(slots.free_at(1.0, "a")) == [1.0]
+    assert free_at(slots, 1.0) == [1.0]
     slots.finish(9, now=6.0)
     assert counts(slots) == (1, 1, 0)
 
@@ -139,7 +139,7 @@ def test_either_of_two_batches_may_end_first_and_both_are_lost_with_their_worker
 
     assert slots.finish(9, now=1.0) is ahead
     assert counts(slots) == (1, 0, 1)
-    assert values(slots.free_at(1.0, "a")) == [4.0]
+    assert free_at(slots, 1.0) == [4.0]
     assert (runs(slots, 1), runs(slots, 9), slots.next_timeout) == (True, False, 10.0)
 
     put_ahead(slots)
