@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from uncork_dispatcher.learning.estimator import WorkersLoad
 from uncork_dispatcher.learning.returns import Returns
 from uncork_dispatcher.policies.base import Release, View, register
 from uncork_dispatcher.policies.cork import CorkPolicy, Wait
@@ -53,25 +52,25 @@ class WithoutEverything(CorkPolicy):
 class WithoutBalance(CorkPolicy):
     """Busy workers are not looked at, except for the share."""
 
-    def _best(self, view: View, load: WorkersLoad, rows: float) -> Wait:
-        return super()._best(view._replace(busy_until=(), new_client_rate=0.0), load, rows)
+    def _best(self, view: View, workers: int, rows: float) -> Wait:
+        return super()._best(view._replace(busy_until=(), new_client_rate=0.0), workers, rows)
 
 
 @without("price", applies=several)
 class WithoutPrice(CorkPolicy):
     """Idle time has no price."""
 
-    def _best(self, view: View, load: WorkersLoad, rows: float) -> Wait:
+    def _best(self, view: View, workers: int, rows: float) -> Wait:
         certain = view.estimate._replace(spread=0.0)
-        return super()._best(view._replace(estimate=certain), load, rows)
+        return super()._best(view._replace(estimate=certain), workers, rows)
 
 
 @without("releases", applies=several)
 class WithoutReleases(CorkPolicy):
     """A fast worker counts once until a slow one is free, as any other."""
 
-    def _gap(self, view: View, load: WorkersLoad, own_s: float) -> tuple[float, int]:
-        return super()._gap(view._replace(slowdown=1e300), load, own_s)
+    def _gap(self, view: View, workers: int, own_s: float) -> tuple[float, int]:
+        return super()._gap(view._replace(slowdown=1e300), workers, own_s)
 
 
 @without("ahead", applies=lambda cell: cell.transport_ms > 0)
@@ -90,13 +89,13 @@ class WithoutTurns(CorkPolicy):
 class WithoutReturns(CorkPolicy):
     """Nobody is expected back, except for the share."""
 
-    def _best(self, view: View, load: WorkersLoad, rows: float) -> Wait:
-        return super()._best(view._replace(returns=Returns().forecast(now=view.now)), load, rows)
+    def _best(self, view: View, workers: int, rows: float) -> Wait:
+        return super()._best(view._replace(returns=Returns().forecast(now=view.now)), workers, rows)
 
 
 @without("share", applies=several)
 class WithoutShare(CorkPolicy):
     """One worker takes everything."""
 
-    def _share(self, view: View, load: WorkersLoad) -> float:
+    def _share(self, view: View, workers: int) -> float:
         return math.inf

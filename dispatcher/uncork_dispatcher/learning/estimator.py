@@ -95,24 +95,6 @@ class Estimate(NamedTuple):
         return self._replace(slope_s=self.slope_s * rows, earned_rows=self.earned_rows / rows)
 
 
-class WorkersLoad(NamedTuple):
-    """The load of ``workers`` workers by ``rate`` rows per second."""
-
-    workers: int
-    rate: float
-    estimate: Estimate
-
-    @property
-    def rho(self) -> float:
-        """The share of the workers' time that the rows take, without the fixed parts of batches."""
-        return self.rate * self.estimate.slope_s / self.workers
-
-    @property
-    def batch(self) -> float:
-        """The smallest average batch (rows) with which the workers keep up: n*; infinite if there is none."""
-        return self.estimate.keep_up_rows(self.rate, workers=self.workers)
-
-
 @dataclass(slots=True)
 class _Size:
     """The mean of batches of about one size."""

@@ -52,7 +52,6 @@ from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from uncork_dispatcher.learning.estimator import WorkersLoad
 from uncork_dispatcher.loop_plan import ClosedLoop, group_rows
 from uncork_dispatcher.policies.base import MARGIN, Hold, HoldReason, Policy, Release, View, register
 
@@ -82,12 +81,12 @@ class CorkPolicy(Policy):
             return Release(self.complete_rows, "not_worth_waiting")
         if view.full:
             return Release(self.limit_rows, "full")
-        load = _load(view)
-        share = self._share(view, load)
+        workers = view.idle_workers + len(view.busy_until)
+        share = self._share(view, workers)
         if share < view.rows:
             return Release(share, "not_worth_waiting")
         rows = view.requests * view.mean_rows
-        wait = self._best(view, load, rows)
+        wait = self._best(view, workers, rows)
         until = view.now + wait.seconds
         if until <= view.now:
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
@@ -110,12 +109,12 @@ class CorkPolicy(Policy):
             group_rows(loop, limit_rows=self.limit_rows, take_turns=take_turns) if loop else math.inf
         )
 
-    def _best(self, view: View, load: WorkersLoad, rows: float) -> Wait:
+    def _best(self, view: View, workers: int, rows: float) -> Wait:
         """Return the hold that pays up to the most queued rows; 0 s if none pays with ``rows`` rows."""
-        own_s = view.estimate.seconds(view.batch_rows) / load.workers
-        gap, releases = self._gap(view, load, own_s)
+        own_s = view.estimate.seconds(view.batch_rows) / workers
+        gap, releases = self._gap(view, workers, own_s)
         own = not releases
-        rate, price = view.new_client_rate, 0.0 if own else _price(view, load)
+        rate, price = view.new_client_rate, 0.0 if own else _price(view, workers)
         best = Wait(0.0, rows, rows)
         if not own and rate * gap - price > rows:
             pays_up_to = rate * gap - price
@@ -123,7 +122,7 @@ class CorkPolicy(Policy):
             best = Wait(releases * (gap - least), pays_up_to, pays_up_to)
         expected_by_gap = view.returns.expected_rows(gap) if own else 0.0
         times = view.returns.return_times()
-        parts = [gap / 4, gap / 2] if load.workers > 1 or not own else []
+        parts = [gap / 4, gap / 2] if workers > 1 or not own else []
         for place, delay_s in enumerate([*times, *parts]):
             if not 0 < delay_s < gap:
                 continue
@@ -131,7 +130,7 @@ class CorkPolicy(Policy):
             if place < len(times):
                 hold_s *= expected / (expected + 1) if expected > 1 else 1 - expected / 2
             ratio = (gap - hold_s) / hold_s
-            if delay_s < view.estimate.intercept_s and load.workers == 1 and self.complete_rows == math.inf:
+            if delay_s < view.estimate.intercept_s and workers == 1 and self.complete_rows == math.inf:
                 ratio = max(ratio, 1 / ratio)
             coming = rate * delay_s + expected
             delayed = rate * (gap - delay_s) + expected_by_gap - expected if own else 0.0
@@ -142,33 +141,34 @@ class CorkPolicy(Policy):
                 best = Wait(delay_s, pays_up_to, ends_at, "returns" if place < len(times) else "balance")
         return best
 
-    def _gap(self, view: View, load: WorkersLoad, own_s: float) -> tuple[float, int]:
+    def _gap(self, view: View, workers: int, own_s: float) -> tuple[float, int]:
         """Return ``gap``, and the ``releases`` of the busy worker that sets it; 0 if no busy worker does."""
         gap, releases = own_s, 0
         busy_until, idle = view.busy_until, view.idle_workers
         if not busy_until:
             return gap, releases
-        usual_s = view.slowdown * view.estimate.seconds(max(view.rows, min(load.batch, self.limit_rows)))
+        least = view.estimate.keep_up_rows(view.load_rate, workers=workers)
+        usual_s = view.slowdown * view.estimate.seconds(max(view.rows, min(least, self.limit_rows)))
         if usual_s <= 0:  # nothing is known of the batches before the first has ended
             return gap, releases
-        for place in range(idle, min(load.workers, idle + _EACH)):
+        for place in range(idle, min(workers, idle + _EACH)):
             until_s = busy_until[place - idle] - view.now
             times = place * max(1, math.ceil(until_s / usual_s))
             if until_s / times > gap:
                 gap, releases = until_s / times, times
         return gap, releases
 
-    def _share(self, view: View, load: WorkersLoad) -> float:
+    def _share(self, view: View, workers: int) -> float:
         """Return this worker's share of the queued and expected rows; infinity for all rows."""
         slope_s, rate = view.estimate.slope_s, view.new_client_rate
-        if slope_s <= 0 or load.workers == 1 or view.load_rate <= 0:
+        if slope_s <= 0 or workers == 1 or view.load_rate <= 0:
             return math.inf
-        batch = max(1.0, min(load.batch, 1e6))
-        apart = min(1.0, rate / view.load_rate) * view.estimate.seconds(batch) / load.workers
+        batch = max(1.0, min(view.estimate.keep_up_rows(view.load_rate, workers=workers), 1e6))
+        apart = min(1.0, rate / view.load_rate) * view.estimate.seconds(batch) / workers
         rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
         return_probability = view.returns.return_probability()
         level, least, total_s, before_s, place = 2 * slope_s * rows, math.inf, 0.0, 0.0, 0
-        for next_place in _places(load.workers):
+        for next_place in _places(workers):
             step, start_s = next_place - place, apart * next_place
             busy = next_place - view.idle_workers
             if busy >= 0:
@@ -186,15 +186,13 @@ class CorkPolicy(Policy):
         return math.inf if least == math.inf else max(1, math.ceil(least / (2 * slope_s) - 0.5))
 
 
-def _load(view: View) -> WorkersLoad:
-    return WorkersLoad(view.idle_workers + len(view.busy_until), view.load_rate, view.estimate)
-
-
-def _price(view: View, load: WorkersLoad) -> float:
+def _price(view: View, workers: int) -> float:
     """Return ``price``, the cost of idle time in rows; infinity at full load."""
-    if load.rho >= 1:
+    rho = view.load_rate * view.estimate.slope_s / workers
+    if rho >= 1:
         return math.inf
-    return view.estimate.spread * load.batch * (1 + load.rho) / (1 - load.rho)
+    least = view.estimate.keep_up_rows(view.load_rate, workers=workers)
+    return view.estimate.spread * least * (1 + rho) / (1 - rho)
 
 
 @cache
