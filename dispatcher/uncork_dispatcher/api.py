@@ -13,7 +13,7 @@ from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
 from uncork_dispatcher.learning.arrivals import ApiTraffic
 from uncork_dispatcher.learning.measures import BatchSize, Rows
 from uncork_dispatcher.learning.service_model import ServiceModel
-from uncork_dispatcher.policies.base import BatchDone, View
+from uncork_dispatcher.policies.base import View
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count, row_lengths
@@ -243,7 +243,9 @@ class Api:
         self.traffic.answered((batch.group, batch.key), clients, now=now)
         if status == "worked":
             queued_s = batch.started - min(map(_arrival, entries))
-            self.policy.observe(BatchDone(now, batch.rows, len(entries), queued_s, seconds))
+            self.policy.observe(
+                now=now, rows=batch.rows, requests=len(entries), queued_s=queued_s, seconds=seconds
+            )
 
     def learn(
         self,

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from uncork_dispatcher.policies.base import BatchDone, Policy, Release, View, register
+from uncork_dispatcher.policies.base import Policy, Release, View, register
 
 
 class AimdPolicy(Policy):
@@ -41,12 +41,12 @@ class AimdPolicy(Policy):
         self._goal_s = view.goal_s
         return Release(self.limit_rows, "full" if view.full else "idle")
 
-    def observe(self, done: BatchDone) -> None:
-        if done.seconds > self._goal_s:
-            if done.rows <= self.limit_rows:
+    def observe(self, *, now: float, rows: float, requests: int, queued_s: float, seconds: float) -> None:
+        if seconds > self._goal_s:
+            if rows <= self.limit_rows:
                 self._cap = max(1.0, 0.9 * self._cap)
         # As large as the cap allowed: one more request of the same size would not have fitted.
-        elif done.rows + done.rows / done.requests > self.limit_rows:
+        elif rows + rows / requests > self.limit_rows:
             self._cap = min(self._most_rows, self._cap + 1.0)
         self.limit_rows = int(self._cap)
 

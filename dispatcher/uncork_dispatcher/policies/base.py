@@ -89,16 +89,6 @@ class Hold(NamedTuple):
     equals the rows queued now. With the default, the policy decides again at every arrival."""
 
 
-class BatchDone(NamedTuple):
-    """A batch that worked: its content, how long its oldest request was queued, and how long it ran."""
-
-    now: float
-    rows: float
-    requests: int
-    queued_s: float
-    seconds: float
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Policy(ABC):
     """Decides when to release queued requests, and how many. One object serves one API."""
@@ -134,8 +124,10 @@ class Policy(ABC):
     def decide(self, view: View) -> Release | Hold:
         """Decide to release or to hold one queue. ``Hold.until`` must be later than ``view.now``."""
 
-    def observe(self, done: BatchDone) -> None:  # noqa: B027
-        """Learn from a finished batch."""
+    def observe(  # noqa: B027
+        self, *, now: float, rows: float, requests: int, queued_s: float, seconds: float
+    ) -> None:
+        """Learn from a batch that worked: how long its oldest request was queued, and how long it ran."""
 
     def plan(self, loop: ClosedLoop | None) -> None:  # noqa: B027
         """Set :attr:`complete_rows` for clients that wait for their responses.

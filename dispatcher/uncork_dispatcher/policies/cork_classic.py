@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Sequence
 from statistics import fmean, linear_regression
 
-from uncork_dispatcher.policies.base import BatchDone, Hold, Policy, Release, View, register
+from uncork_dispatcher.policies.base import Hold, Policy, Release, View, register
 
 
 class CorkClassicPolicy(Policy):
@@ -36,7 +36,8 @@ class CorkClassicPolicy(Policy):
 
     def __init__(self, *, limit_rows: int) -> None:
         super().__init__(limit_rows=limit_rows)
-        self._batches: deque[BatchDone] = deque(maxlen=50)
+        self._batches: deque[tuple[int, float, float]] = deque(maxlen=50)
+        """Of each batch: its requests, how long the oldest was queued, and how long the batch ran."""
         self._fitted_at = -math.inf
         self._slope_s = 0.0
         self._queued_s = 0.0
@@ -50,20 +51,19 @@ class CorkClassicPolicy(Policy):
             return Release(self.limit_rows, "not_worth_waiting")
         return Hold(until, "next")
 
-    def observe(self, done: BatchDone) -> None:
+    def observe(self, *, now: float, rows: float, requests: int, queued_s: float, seconds: float) -> None:
         """Remember the batch; fit again if the last fit is at least 5 s old."""
-        self._batches.append(done)
-        if done.now - self._fitted_at < 5.0:
+        self._batches.append((requests, queued_s, seconds))
+        if now - self._fitted_at < 5.0:
             return
-        self._fitted_at = done.now
-        self._slope_s = max(1e-6, _slope(self._batches))
-        self._queued_s = fmean(batch.queued_s for batch in self._batches)
+        self._fitted_at = now
+        counts, queued, times = zip(*self._batches, strict=True)
+        self._slope_s = max(1e-6, _slope(counts, times))
+        self._queued_s = fmean(queued)
 
 
-def _slope(batches: Collection[BatchDone]) -> float:
+def _slope(requests: Sequence[int], seconds: Sequence[float]) -> float:
     """Return the slope of the least-squares line of smallest norm through (requests, seconds)."""
-    requests = [batch.requests for batch in batches]
-    seconds = [batch.seconds for batch in batches]
     if len(set(requests)) > 1:
         return linear_regression(requests, seconds).slope
     # All of one size, k: of all lines through (k, mean) the one of smallest norm, k * mean / (k * k + 1).

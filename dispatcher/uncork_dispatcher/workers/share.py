@@ -82,7 +82,7 @@ class Share:
         return self.idle + len(self.finishes)
 
     def free_at(self, place: int, now: float) -> float:
-        """Return when the worker at a place is free: the idle ones come first, then the soonest to be free."""
+        """Return when the worker at a place is free: idle ones come first, then the soonest to be free."""
         if place < self.idle:
             return now
         finish = self.finishes[place - self.idle]

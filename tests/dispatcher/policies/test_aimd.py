@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.policies.aimd import AimdPolicy
-from uncork_dispatcher.policies.base import BatchDone, Release
+from uncork_dispatcher.policies.base import Release
 
 GOAL_S = 1.0
 
 
-def done(rows: float, seconds: float, *, requests: int | None = None) -> BatchDone:
+def done(rows: float, seconds: float, *, requests: int | None = None) -> dict[str, Any]:
     """A batch, of one row in each request unless it is said otherwise."""
-    return BatchDone(
-        now=10.0,
-        rows=rows,
-        requests=int(rows) if requests is None else requests,
-        queued_s=0.0,
-        seconds=seconds,
-    )
+    count = int(rows) if requests is None else requests
+    return {"now": 10.0, "rows": rows, "requests": count, "queued_s": 0.0, "seconds": seconds}
 
 
 def grown(rows: int, *, limit_rows: int = 100) -> AimdPolicy:
@@ -29,7 +26,7 @@ def grown(rows: int, *, limit_rows: int = 100) -> AimdPolicy:
     policy = AimdPolicy(limit_rows=limit_rows)
     policy.decide(view(goal_s=GOAL_S))
     for cap in range(1, rows):
-        policy.observe(done(cap, 0.5))
+        policy.observe(**done(cap, 0.5))
     assert policy.limit_rows == rows
     return policy
 
@@ -70,11 +67,11 @@ def test_a_batch_at_the_cap_is_full() -> None:
         pytest.param(3, [*[done(1, 9.0)] * 50, done(1, 0.1)], 2, id="up again"),
     ],
 )
-def test_the_cap_follows_the_goal(cap: int, batches: list[BatchDone], then: int) -> None:
+def test_the_cap_follows_the_goal(cap: int, batches: list[dict[str, Any]], then: int) -> None:
     """A row more after a full batch within the goal of a second, a tenth less after one beyond it."""
     policy = grown(cap)
     for batch in batches:
-        policy.observe(batch)
+        policy.observe(**batch)
 
     assert policy.limit_rows == then
 
@@ -91,7 +88,7 @@ def test_the_cap_stays_in_its_range_and_moves_the_right_way(
     policy.decide(view(goal_s=GOAL_S))
     for requests, rows_each, seconds in batches:
         before = policy.limit_rows
-        policy.observe(done(requests * rows_each, seconds, requests=requests))
+        policy.observe(**done(requests * rows_each, seconds, requests=requests))
         after = policy.limit_rows
 
         assert 1 <= after <= limit_rows

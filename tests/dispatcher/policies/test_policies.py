@@ -8,7 +8,7 @@ import pytest
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.policies import POLICIES, base, make_policy
 from uncork_dispatcher.policies.aimd import AimdPolicy
-from uncork_dispatcher.policies.base import BatchDone, Hold, Release
+from uncork_dispatcher.policies.base import Hold, Release
 from uncork_dispatcher.policies.cork import CorkPolicy
 from uncork_dispatcher.policies.cork_classic import CorkClassicPolicy
 from uncork_dispatcher.policies.fixed import FixedPolicy
@@ -117,7 +117,7 @@ def test_a_full_batch_goes(policy: FixedPolicy) -> None:
 )
 def test_the_oldest_request_waits_its_time(policy: FixedPolicy, changes: dict[str, object]) -> None:
     """Whatever the goal and the workers say, and whatever comes later."""
-    policy.observe(BatchDone(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0))
+    policy.observe(now=9.0, rows=1, requests=1, queued_s=5.0, seconds=1.0)
 
     assert policy.decide(view(now=10.125, oldest=10.0, **changes)) == Hold(10.25, "window", math.inf)
 
