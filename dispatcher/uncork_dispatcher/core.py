@@ -30,13 +30,13 @@ from uncork_dispatcher.actions import (
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import Entry
-from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduling.admission import Admission
 from uncork_dispatcher.scheduling.bulk import BulkRoom
 from uncork_dispatcher.scheduling.closed_loop import plan_loop
 from uncork_dispatcher.scheduling.dividing import bulk_parts, parts_in_turn
+from uncork_dispatcher.scheduling.queues import RequestQueues
 from uncork_dispatcher.scheduling.scheduler import Scheduler
 from uncork_dispatcher.stats import ApiSample, ApiStats, WorkStats
 from uncork_dispatcher.workers.slots import Slots

@@ -10,8 +10,8 @@ from uncork_dispatcher.learning.estimator import EARNED_REACH, Estimate
 from uncork_dispatcher.requests.fair_queue import FairQueue, Load
 from uncork_dispatcher.requests.largest_feasible_batch import largest_feasible_batch, largest_mixed_batch
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.scheduling.bulk import BulkRoom
+from uncork_dispatcher.scheduling.queues import RequestQueues
 from uncork_dispatcher.scheduling.retry_schedule import RetrySchedule
 from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots

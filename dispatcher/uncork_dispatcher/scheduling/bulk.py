@@ -33,7 +33,7 @@ from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.policies.base import MARGIN, Hold, Release
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import RequestQueue
-from uncork_dispatcher.requests.queues import RequestQueues
+from uncork_dispatcher.scheduling.queues import RequestQueues
 from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots
 

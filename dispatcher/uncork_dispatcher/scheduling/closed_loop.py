@@ -10,7 +10,7 @@ from uncork_dispatcher.learning.arrivals import Traffic
 from uncork_dispatcher.loop_plan import ClosedLoop
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.queue import RequestQueue
-from uncork_dispatcher.requests.queues import RequestQueues
+from uncork_dispatcher.scheduling.queues import RequestQueues
 from uncork_dispatcher.workers.slots import Slots
 
 # A policy plans again after batches of this many requests: for a lone client, plans would cost too much.

@@ -15,10 +15,10 @@ from uncork_dispatcher.policies.base import Hold, Reason, Release
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.scheduling.admission import Admission
 from uncork_dispatcher.scheduling.ahead import AheadPlanner
 from uncork_dispatcher.scheduling.bulk import BulkRoom
+from uncork_dispatcher.scheduling.queues import RequestQueues
 from uncork_dispatcher.stats import ApiStats, Holding
 from uncork_dispatcher.workers.share import Share
 from uncork_dispatcher.workers.slots import Slots

@@ -12,10 +12,10 @@ from uncork_dispatcher.api import Api
 from uncork_dispatcher.core import Dispatcher
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.batch import Batch
-from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.rules import ApiRules
 from uncork_dispatcher.scheduling.admission import Admission
 from uncork_dispatcher.scheduling.bulk import BulkRoom
+from uncork_dispatcher.scheduling.queues import RequestQueues
 from uncork_dispatcher.workers.slots import Slots
 
 

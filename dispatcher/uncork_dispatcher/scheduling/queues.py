@@ -6,15 +6,15 @@ import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, product
-from typing import Any, Protocol
+from typing import Any
 
+from uncork_dispatcher.api import Api
 from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
 from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 from uncork_dispatcher.requests.queue_order import Backlog, QueueHeap, QueueOrder
 from uncork_dispatcher.requests.states import RequestState
-from uncork_dispatcher.rules import ApiRules
 
 _RUNS: dict[Retry | None, RequestState] = {
     None: RequestState.RUNNING,
@@ -39,18 +39,6 @@ _AFTER_NEIGHBOR = {
 _RANKS: dict[Retry | None, int] = {"batch": 0, None: 1, "alone": 2}
 
 
-class QueueOwner(Protocol):
-    """The attributes of an API that the queues need."""
-
-    rules: ApiRules
-    backlog: Backlog
-    bulk_backlog: Backlog
-
-    def urgency(self, queue: RequestQueue) -> float:
-        """Return the sort key of a queue among the queues of all APIs: the lowest goes first."""
-        ...
-
-
 class RequestQueues:
     """One queue for each API, group and batch key; a queue exists while it is not empty.
 
@@ -58,7 +46,7 @@ class RequestQueues:
     requests of each API, group and batch key.
     """
 
-    def __init__(self, apis: Mapping[str, QueueOwner]) -> None:
+    def __init__(self, apis: Mapping[str, Api]) -> None:
         self._apis = apis
         self._queues: dict[tuple[str, Hashable, Hashable, bool], RequestQueue] = {}
         """The queues of requests that have not run yet, by API, group, batch key, and whether bulk."""

@@ -12,9 +12,9 @@ from uncork_dispatcher.requests.fair_queue import FairQueue
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.queue_order import Backlog
-from uncork_dispatcher.requests.queues import RequestQueues
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
+from uncork_dispatcher.scheduling.queues import RequestQueues
 
 
 def queued() -> tuple[RequestQueues, Api, Entry]:
