@@ -66,7 +66,7 @@ class Api:
 
     def view(self, queue: RequestQueue, slots: Slots, now: float, behind: Batch[Any] | None = None) -> View:
         """Return the policy's view of a queue: now, or when the batch ``behind`` should end."""
-        rules, model, share = self.rules, self.model, slots.shares.of(queue.api)
+        rules, model, share = self.rules, self.model, slots.shares.of[queue.api]
         if behind is not None:
             share, now = share.freed(behind), max(now, behind.finish)
         traffic = self.traffic.of((queue.group, queue.key), now)

@@ -70,7 +70,7 @@ class Admission:
         is_limited = queued or 0 < others_rows < self._waiting_rows(bulk=entry.bulk)
         if is_limited and not self._fits(entry, rows, requests):
             return "queue_full"
-        if not queued and slots.shares.of(rules.name).idle:
+        if not queued and slots.shares.of[rules.name].idle:
             return None
         if not slots.workers:
             return "no_worker" if self._is_late(entry) else None
@@ -142,7 +142,7 @@ class Admission:
         slots, api = self._slots, self._api
         rows = min(queue.rows, limit)
         late = queue.most_urgent.deadline < now + estimate.upper(rows)
-        if not late or slots.shares.of(queue.api).idle > 1:
+        if not late or slots.shares.of[queue.api].idle > 1:
             return limit, []
         mixes = api.separates(queue)
         most = api.mixable_rows(queue, rows) if mixes else limit

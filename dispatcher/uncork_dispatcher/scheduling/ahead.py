@@ -57,7 +57,7 @@ class AheadPlanner:
             at -= prepare_s
         else:
             return math.inf, None
-        share = self._slots.shares.of(queue.api)
+        share = self._slots.shares.of[queue.api]
         if self._room.neighbors_wait_s(queue, share, now) < math.inf:
             return math.inf, None
         # Bulk runs and rides only in batches that start on an idle worker.

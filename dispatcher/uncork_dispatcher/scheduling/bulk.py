@@ -243,7 +243,7 @@ class BulkRoom:
 
         ``estimate`` predicts the batch time of the worker that runs the batch, which must be idle.
         """
-        wait_s, share = math.inf, self._slots.shares.of(api.rules.name)
+        wait_s, share = math.inf, self._slots.shares.of[api.rules.name]
         for name in share.apis:
             other = self._apis[name]
             rate = other.traffic.all.load_rate(now)
@@ -261,7 +261,7 @@ class BulkRoom:
         """Return after how many seconds without arrivals hardly any is expected during a batch."""
         rate = _FEW_ARRIVALS / seconds if seconds else math.inf
         return max(
-            self._apis[name].traffic.all.fades_in_s(rate, now) for name in self._slots.shares.of(api).apis
+            self._apis[name].traffic.all.fades_in_s(rate, now) for name in self._slots.shares.of[api].apis
         )
 
     def _cycles_s(self, api: Api, estimate: Estimate, *, workers: int, now: float) -> float:
@@ -276,13 +276,13 @@ class BulkRoom:
     def _even_rows(self, api: Api) -> float:
         """Return the rows of bulk, queued and running, divided by the number of workers."""
         running = sum([batch.bulk_rows for batch in self._slots if batch.api == api.rules.name])
-        return math.ceil((api.bulk_backlog.rows + running) / self._slots.shares.of(api.rules.name).workers)
+        return math.ceil((api.bulk_backlog.rows + running) / self._slots.shares.of[api.rules.name].workers)
 
     def _owed_in_s(self, api: Api, rows: float, now: float) -> float:
         """Return in how many seconds bulk will be owed a batch of ``rows`` rows; 0 if it is now."""
         most_s = self._most_s(api)
         missing_s = min(api.model.estimate.seconds(rows), most_s) - self._owed_s(api, now)
-        return max(0.0, missing_s / (_SHARE * self._slots.shares.of(api.rules.name).workers))
+        return max(0.0, missing_s / (_SHARE * self._slots.shares.of[api.rules.name].workers))
 
     def got(
         self, queue: RequestQueue, seconds: float, now: float, *, passed_over: RequestQueue | None
@@ -307,7 +307,7 @@ class BulkRoom:
 
     def _owed_s(self, api: Api, now: float) -> float:
         bulk = api.bulk_backlog
-        bulk.owed_s += _SHARE * self._slots.shares.of(api.rules.name).workers * (now - bulk.queued_since)
+        bulk.owed_s += _SHARE * self._slots.shares.of[api.rules.name].workers * (now - bulk.queued_since)
         bulk.owed_s, bulk.queued_since = min(bulk.owed_s, self._most_s(api)), now
         return bulk.owed_s
 

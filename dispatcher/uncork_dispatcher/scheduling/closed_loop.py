@@ -49,7 +49,7 @@ def _closed_loop(
     * lengths decide which requests share a batch;
     * there are more than eight workers, or none.
     """
-    model, shared, share = api.model, (ended.api, ended.group, ended.key), slots.shares.of(ended.api)
+    model, shared, share = api.model, (ended.api, ended.group, ended.key), slots.shares.of[ended.api]
     traffic = api.traffic.of((ended.group, ended.key), now)
     # Most traffic ends here. At most twice the last group may be away together.
     most_away_s = 2 * traffic.returns.group_times.latest_s

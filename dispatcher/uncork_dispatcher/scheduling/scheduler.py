@@ -67,7 +67,7 @@ class Scheduler:
         queue, which always may: call :meth:`schedule` at once.
         """
         queue, slots = entry.queue, self._slots
-        if not slots.shares.of(queue.api).idle:
+        if not slots.shares.of[queue.api].idle:
             api = self._apis[queue.api]
             may_go_ahead = api.model.overlaps or api.fills_batch(queue, slots.memory.least(queue.api))
             return self._ahead.next_at(queue, now)[0] if may_go_ahead else math.inf
@@ -85,7 +85,7 @@ class Scheduler:
         return [
             api.stats(
                 now,
-                self._slots.shares.of(name),
+                self._slots.shares.of[name],
                 fits=self._slots.memory.least(name),
                 oldest_s=now - self._queues.oldest(name, now),
                 oldest_bulk_s=now - self._queues.oldest(name, now, bulk=True),
@@ -96,7 +96,7 @@ class Scheduler:
 
     def _holding(self, queue: RequestQueue | None, now: float) -> Holding | None:
         """Return how long and why ``queue``, an API's most urgent one, is held; None if it is not."""
-        if queue is None or not self._slots.shares.of(queue.api).idle:
+        if queue is None or not self._slots.shares.of[queue.api].idle:
             return None
         decision = self.decide(queue, now)
         return Holding(decision.until - now, decision.reason) if isinstance(decision, Hold) else None
@@ -221,7 +221,7 @@ class Scheduler:
             return Release(api.policy.limit_rows, "drain")
         if queue.bulk:
             return self._room.decide(queue, now)
-        share = self._slots.shares.of(queue.api)
+        share = self._slots.shares.of[queue.api]
         if share.idle == 1 and (until := self._room.spares_last_until(queue, share, now)) > now:
             return Hold(until, "neighbor")
         view = api.view(queue, self._slots, now)
@@ -255,7 +255,7 @@ class Scheduler:
         """Start a batch on an idle worker, and shed late requests that would keep the batch small."""
         worker = self._slots.shares.next_idle(self._apis[queue.api].model.slowdowns, now, queue.api)
         self._slots.occupy(self._take(queue, release, actions, now, worker=worker))
-        self._slots.shares.of(queue.api).started = now
+        self._slots.shares.of[queue.api].started = now
 
     def _take(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import islice
 
@@ -27,25 +28,31 @@ class Shares:
         self._hosts = hosts
         self._workers = hosts.of
         self._idle = idle
-        self.shared = Share(takes=idle)
+        self.shared = shared = Share(takes=idle)
         """The share of the APIs that have reserved no workers, and have no slots of their own."""
-        self._own: dict[str, Share] = {}
-        """The shares of the other APIs, by API."""
-        self.all: list[Share] = [self.shared]
+        # Not a method, because busy gateways ask several times for each request.
+        self.of: dict[str, Share] = defaultdict(lambda: shared)
+        """The share of each API."""
+        self.all: list[Share] = [shared]
         """All shares; those with one API come first."""
-
-    def of(self, api: str) -> Share:
-        return self._own.get(api, self.shared)
 
     def reserve(self, api: str, workers: int, concurrency: int) -> None:
         """Give an API a share; see :meth:`Slots.reserve`. Workers and batches must be dealt again then."""
-        self._own.pop(api, self.shared).apis.pop(api, None)
+        self.forget(api)
         if concurrency > 1:
-            self._own[api] = ConcurrentShare(concurrency)
+            self.of[api] = ConcurrentShare(concurrency)
         elif workers:
-            self._own[api] = Share(workers, takes=self._idle)
-        self.of(api).apis[api] = None
-        self.all = [*self._own.values(), self.shared]
+            self.of[api] = Share(workers, takes=self._idle)
+        share = self.of[api]
+        share.apis[api] = None
+        if share is not self.shared:
+            self.all.insert(-1, share)
+
+    def forget(self, api: str) -> None:
+        share = self.of.pop(api, self.shared)
+        share.apis.pop(api, None)
+        if share is not self.shared:
+            self.all.remove(share)
 
     def clear(self) -> None:
         """Remove all batches, and all workers from the shares that have slots of their own."""
@@ -53,12 +60,12 @@ class Shares:
             share.clear()
 
     def concurrent(self) -> list[ConcurrentShare]:
-        return [share for share in self._own.values() if isinstance(share, ConcurrentShare)]
+        return [share for share in self.all if isinstance(share, ConcurrentShare)]
 
     def count(self) -> None:
         """Count the workers again, after a change. The last worker is for all APIs."""
         workers = left = len(self._workers)
-        for share in self._own.values():
+        for share in self.all:
             if share.reserved:
                 share.workers = min(share.reserved, workers)
                 left -= share.reserved
@@ -78,7 +85,7 @@ class Shares:
         that is avoided for the shortest time goes first. If the API has slots of its own, of the 16 workers
         that have waited longest those with the fewest of its batches go first.
         """
-        share, first = self.of(api), None
+        share, first = self.of[api], None
         if self._hosts.avoided:
             first = self._hosts.preferred(share.takes, _COMPARED, now)
         if isinstance(share, ConcurrentShare):
@@ -97,4 +104,4 @@ class Shares:
         The batch waits while all idle workers are on avoided hosts, and a busy worker is on a host that is
         not avoided or is avoided for less time. A worker must be idle for ``api``.
         """
-        return self._hosts.avoided_until(self.of(api).takes, now)
+        return self._hosts.avoided_until(self.of[api].takes, now)

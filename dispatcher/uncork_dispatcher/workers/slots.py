@@ -83,8 +83,8 @@ class Slots:
 
     def forget(self, api: str) -> None:
         """Remove an API, which must not have batches."""
-        self.reserve(api, 0)
-        del self.shares.shared.apis[api]
+        self.shares.forget(api)
+        self._deal()
 
     def add(self, worker: int, host: Hashable = None, *, takes_ahead: bool = False) -> None:
         """Add an idle worker; ignore a known one, even if it is retired and still runs a batch."""
@@ -146,7 +146,7 @@ class Slots:
     def occupy(self, running: Batch[Any]) -> None:
         """Start a batch on the idle worker that it names, which takes a slot of the worker."""
         self.changes += 1
-        worker, share = running.worker, self.shares.of(running.api)
+        worker, share = running.worker, self.shares.of[running.api]
         self._running[running.number] = running
         is_retried = running.entries[0].queue.retry is not None
         if is_retried:
@@ -169,7 +169,7 @@ class Slots:
         nothing while another API waits for its reserved worker. If the worker prepares the batch while it
         runs the other, ``prepare_s`` is how long: the end may be uncertain by as much more.
         """
-        share = self.shares.of(api)
+        share = self.shares.of[api]
         if not self._takes_ahead or isinstance(share, ConcurrentShare):
             return None
         if len(self.shares.all) > 1 and any(share.is_short for share in self.shares.all):
@@ -193,7 +193,7 @@ class Slots:
     def put_ahead(self, ahead: Batch[Any]) -> None:
         """Note that a batch ahead has been sent to its worker."""
         self.changes += 1
-        batches, share = self._batches[ahead.worker], self.shares.of(ahead.api)
+        batches, share = self._batches[ahead.worker], self.shares.of[ahead.api]
         self._running[ahead.number] = ahead
         share.remove(batches[0])
         batches.append(ahead)
@@ -224,7 +224,7 @@ class Slots:
         self._forget(running)
         batches = self._batches[worker]
         if is_healthy:
-            self.shares.of(batches[-1].api).remove(batches[-1])
+            self.shares.of[batches[-1].api].remove(batches[-1])
         has_run = running is batches[0]
         batches.remove(running)
         if batches:
@@ -232,7 +232,7 @@ class Slots:
                 batches[0].started = now
                 self._limit_time(batches[0])
             if is_healthy:
-                self.shares.of(batches[0].api).add(batches[0])
+                self.shares.of[batches[0].api].add(batches[0])
         else:
             del self._batches[worker]
             if is_healthy:
@@ -248,7 +248,7 @@ class Slots:
         if not self._beside[worker]:
             del self._beside[worker]
         if is_healthy:
-            share = self.shares.of(ended.api)
+            share = self.shares.of[ended.api]
             share.remove(ended)
             if isinstance(share, ConcurrentShare):
                 share.ended(worker, retried=is_retried)
@@ -277,7 +277,7 @@ class Slots:
 
         Without workers, it is one with those that are due.
         """
-        share = self.shares.of(api)
+        share = self.shares.of[api]
         if self._workers and (share.idle or share.batches):
             return share
         outlook = Share()
@@ -304,7 +304,7 @@ class Slots:
     def _leave(self, worker: int) -> None:
         if worker in self._workers:
             for batch in self._batches.get(worker, [])[-1:] + self._beside.get(worker, []):
-                self.shares.of(batch.api).remove(batch)
+                self.shares.of[batch.api].remove(batch)
             for share in self.shares.concurrent():
                 share.leave(worker)
         self._workers.pop(worker, None)
@@ -335,9 +335,9 @@ class Slots:
                 concurrent.join(worker)
         for worker in self._workers:
             for batch in self._batches.get(worker, [])[-1:]:
-                self.shares.of(batch.api).add(batch)
+                self.shares.of[batch.api].add(batch)
             for batch in self._beside.get(worker, []):
-                share = self.shares.of(batch.api)
+                share = self.shares.of[batch.api]
                 share.add(batch)
                 if isinstance(share, ConcurrentShare):
                     share.began(worker, retried=batch.number in self._retried)
