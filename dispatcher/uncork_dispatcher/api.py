@@ -16,7 +16,7 @@ from uncork_dispatcher.learning.service_model import ServiceModel
 from uncork_dispatcher.policies.base import View
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.fill import Fill
-from uncork_dispatcher.requests.lengths import Lengths, RowLengths, padded_count, row_lengths
+from uncork_dispatcher.requests.lengths import Lengths, padded_count
 from uncork_dispatcher.requests.mixable_lengths import SAMPLE, mixable_lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 from uncork_dispatcher.requests.queue_order import Backlog
@@ -196,17 +196,6 @@ class Api:
             spare=another * (1.0 if measures.probes else _SPARE),
             most_rows=most_rows,
             each=measures.probes,
-        )
-
-    def row_lengths(
-        self, rows: float, count: float | None, longest: float | None, size_bytes: int
-    ) -> RowLengths:
-        """Return the lengths of a request, from the arguments of :meth:`Dispatcher.submit`."""
-        measures = self.model.measures
-        if (count is not None) is not measures.has_costs:
-            self.model.expect_costs(count is not None)
-        return row_lengths(
-            rows, count, longest, size_bytes, self.rules.allowed_lengths, measures.length_limit
         )
 
     def urgency(self, queue: RequestQueue) -> float:

@@ -29,6 +29,7 @@ from uncork_dispatcher.actions import (
 )
 from uncork_dispatcher.api import Api
 from uncork_dispatcher.requests.batch import Batch
+from uncork_dispatcher.requests.lengths import row_lengths
 from uncork_dispatcher.requests.queue import Entry
 from uncork_dispatcher.requests.states import RequestState
 from uncork_dispatcher.rules import ApiRules
@@ -137,7 +138,11 @@ class Dispatcher:
             to.bulk_arrived(rows, now)
         deadline = to.due_at(now, expires_at, bulk=bulk)
         queue = self._queues.queue(api, key, group, bulk=bulk)
-        lengths = to.row_lengths(rows, count, longest, size_bytes)
+        measures = to.model.measures
+        if (count is not None) is not measures.has_costs:
+            to.model.expect_costs(count is not None)
+        allowed = to.rules.allowed_lengths
+        lengths = row_lengths(rows, count, longest, size_bytes, allowed, measures.length_limit)
         self._requests += 1
         entry = Entry(
             self._requests,
