@@ -1,7 +1,4 @@
-"""The queues of one API, in the orders in which the scheduler considers them, and their totals.
-
-Clients can choose batch keys, so no step may visit all queues.
-"""
+"""The queues of one API, in the orders in which the scheduler considers them, and their totals."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
 
 Q = TypeVar("Q", bound=RequestQueue)
 
-# The policy decides about so many queues, the oldest, whenever something has happened.
-_FRONT = 16
+LOOKED_AT = 16
+"""The most queues, flows or workers that a step looks at: clients choose keys, and workers may be many."""
 
 
 class QueueHeap(Generic[Q]):
@@ -118,7 +115,7 @@ class QueueOrder:
         if queue in self.front:
             self.front.remove(queue)
             if self._others:
-                for other in self._others.first(_FRONT - len(self.front)):
+                for other in self._others.first(LOOKED_AT - len(self.front)):
                     self._leave_others(other)
                     self.front.append(other)
         elif self._others:
@@ -128,7 +125,7 @@ class QueueOrder:
             return
         self.by_deadline.file(queue, queue.most_urgent.deadline)
         insort(self.front, queue, key=_age)
-        if len(self.front) > _FRONT:
+        if len(self.front) > LOOKED_AT:
             last = self.front.pop()
             self._others.file(last, last.oldest.arrival)
             self.ask(last)
