@@ -48,7 +48,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
 
@@ -59,13 +58,8 @@ from uncork_dispatcher.policies.base import MARGIN, Hold, HoldReason, Policy, Re
 _EACH = 8
 
 
-class Wait(NamedTuple):
-    """A possible hold: its length if nothing arrives, the rows up to which it pays, the rows that end it."""
-
-    seconds: float
-    pays_up_to: float
-    ends_at: float
-    reason: HoldReason = "balance"
+Wait = tuple[float, float, HoldReason]
+"""A possible hold: its length in seconds if nothing arrives, the rows that end it, and its reason."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -86,8 +80,8 @@ class CorkPolicy(Policy):
         if share < view.rows:
             return Release(share, "not_worth_waiting")
         rows = view.requests * view.mean_rows
-        wait = self._best(view, workers, rows)
-        until = view.now + wait.seconds
+        wait_s, ends_at, reason = self._best(view, workers, rows)
+        until = view.now + wait_s
         if until <= view.now:
             return Release(self.limit_rows, "not_worth_waiting" if view.busy_until else "idle")
         # One more request like the queued ones must fit as well, otherwise waiting for it is pointless.
@@ -99,8 +93,8 @@ class CorkPolicy(Policy):
             return Hold(latest, "goal")
         per_row_s = view.slowdown * (view.estimate.upper(1.0) - view.estimate.upper(0.0))
         in_time = (latest - view.now) / per_row_s if per_row_s > 0 else math.inf
-        most = min(view.rows + min(wait.ends_at - rows, in_time), share, self.complete_rows)
-        return Hold(until, wait.reason, most)
+        most = min(view.rows + min(ends_at - rows, in_time), share, self.complete_rows)
+        return Hold(until, reason, most)
 
     def plan(self, loop: ClosedLoop | None) -> None:
         """Let clients take turns in two groups if that saves time."""
@@ -115,11 +109,12 @@ class CorkPolicy(Policy):
         gap, releases = self._gap(view, workers, own_s)
         own = not releases
         rate, price = view.new_client_rate, 0.0 if own else _price(view, workers)
-        best = Wait(0.0, rows, rows)
+        best: Wait = (0.0, rows, "balance")
+        most = rows
         if not own and rate * gap - price > rows:
-            pays_up_to = rate * gap - price
+            most = rate * gap - price
             least = max((rows + price) / rate, own_s)
-            best = Wait(releases * (gap - least), pays_up_to, pays_up_to)
+            best = releases * (gap - least), most, "balance"
         expected_by_gap = view.returns.expected_rows(gap) if own else 0.0
         times = view.returns.return_times()
         parts = [gap / 4, gap / 2] if workers > 1 or not own else []
@@ -135,10 +130,11 @@ class CorkPolicy(Policy):
             coming = rate * delay_s + expected
             delayed = rate * (gap - delay_s) + expected_by_gap - expected if own else 0.0
             pays_up_to = coming * ratio - delayed - price
-            if pays_up_to > best.pays_up_to:
+            if pays_up_to > most:
+                most = pays_up_to
                 returning = expected / coming * ratio if coming else 0.0
                 ends_at = (pays_up_to + returning * rows) / (1 + returning)
-                best = Wait(delay_s, pays_up_to, ends_at, "returns" if place < len(times) else "balance")
+                best = delay_s, ends_at, "returns" if place < len(times) else "balance"
         return best
 
     def _gap(self, view: View, workers: int, own_s: float) -> tuple[float, int]:
