@@ -61,12 +61,12 @@ class Estimate(NamedTuple):
         """Return the mean execution time of a batch of ``rows`` rows; 0 when nothing is known."""
         return self.intercept_s + self.slope_s * rows
 
-    def upper(self, rows: float, z: float = 2.0) -> float:
-        """Return a time that a batch of ``rows`` rows rarely exceeds: mean plus ``z`` deviations."""
-        return (self.intercept_s + self.slope_s * rows) * (1.0 + z * self.spread)
+    def upper(self, rows: float) -> float:
+        """Return a time that a batch of ``rows`` rows rarely exceeds: mean plus two deviations."""
+        return (self.intercept_s + self.slope_s * rows) * (1.0 + 2.0 * self.spread)
 
     def rows_within(self, seconds: float, z: float = 2.0) -> float:
-        """Return the rows, not rounded, of the largest batch that rarely exceeds a time; ``z`` as for upper.
+        """Return the rows, not rounded, of the largest batch whose mean plus ``z`` deviations fits a time.
 
         Negative if an empty batch takes longer; infinity if rows take no time.
         """

@@ -69,10 +69,6 @@ class RequestQueues:
     def __bool__(self) -> bool:
         return bool(self._queues or self._retries)
 
-    def __iter__(self) -> Iterator[RequestQueue]:
-        """Iterate over all queues; they must not change meanwhile."""
-        return chain(self._queues.values(), self._retries.values())
-
     @property
     def orders(self) -> Iterable[QueueOrder]:
         """All orders: each API has one for its requests, one for its bulk, and others for retries."""

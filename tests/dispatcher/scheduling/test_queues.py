@@ -75,7 +75,7 @@ def test_each_lost_batch_has_a_queue_in_the_order_of_arrival() -> None:
     assert third.queue is others[0].queue is others[1].queue
     assert third.queue.oldest is others[1]
     assert others[2].queue is not third.queue
-    assert [len(queue) for queue in queues] == [3, 1]
+    assert [len(queues), len(third.queue), len(others[2].queue)] == [2, 3, 1]
 
 
 def test_only_the_queues_of_one_api_are_regrouped() -> None:
