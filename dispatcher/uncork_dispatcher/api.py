@@ -71,7 +71,7 @@ class Api:
             share, now = share.freed(behind), max(now, behind.finish)
         traffic = self.traffic.of((queue.group, queue.key), now)
         slowdowns, slowdown, fits = model.slowdowns, 1.0, math.inf
-        if slowdowns is not None or rules.name in slots.memory:
+        if slowdowns is not None or rules.name in slots.memory.by_api:
             worker = slots.shares.next_idle(slowdowns, now, queue.api) if behind is None else behind.worker
             slowdown, fits = model.slowdown(worker), slots.memory.of(worker, rules.name)
         urgent = queue.most_urgent
@@ -254,7 +254,7 @@ class Api:
             BatchSize(batch.rows, batch.padded, sum(sizes)),
             seconds=seconds,
             chunks=chunks,
-            smallest=BatchSize(min(rows), min(padded), min(sizes)),
+            smallest=(min(rows), min(padded), min(sizes)),
             rows=self._rows(entries),
             was_ahead=batch.is_ahead,
             prepare_s=prepare_s,

@@ -151,9 +151,6 @@ class Measures:
         self._limit, self.length_limit = LengthLimit(), math.inf
         self._update()
 
-    def size(self, size: BatchSize) -> float:
-        return size[self.in_force]
-
     def observe(self, size: BatchSize, seconds: float, rows: Rows | None = None) -> None:
         """Learn that a batch took ``seconds``; from its ``rows``, if given, learn the limit of lengths.
 

@@ -96,7 +96,7 @@ class ServiceModel:
         *,
         seconds: float,
         chunks: Sequence[tuple[float, float]],
-        smallest: BatchSize,
+        smallest: tuple[float, float, float],
         rows: Rows | None,
         was_ahead: bool = False,
         prepare_s: float | None = None,

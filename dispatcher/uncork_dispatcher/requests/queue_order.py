@@ -12,7 +12,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from uncork_dispatcher.requests.queue import Entry, RequestQueue, Retry
+from uncork_dispatcher.requests.queue import RequestQueue, Retry
 
 Q = TypeVar("Q", bound=RequestQueue)
 
@@ -186,11 +186,6 @@ class Backlog:
     def oldest(self, default: float) -> float:
         """Return the arrival of the oldest request that has not run yet; ``default`` if there is none."""
         return self.order.front[0].oldest.arrival if self.order is not None and self.order.front else default
-
-    def add(self, entry: Entry) -> None:
-        self.requests += 1
-        self.rows += entry.rows
-        self.size_bytes += entry.size_bytes
 
     def remove(self, requests: int, rows: float, size_bytes: int) -> None:
         self.requests -= requests

@@ -97,7 +97,10 @@ class RequestQueues:
         if entry.expires_at != math.inf and entry.number not in self._impatient:
             self._expect(entry)
         api = self._apis[queue.api]
-        (api.bulk_backlog if entry.bulk else api.backlog).add(entry)
+        backlog = api.bulk_backlog if entry.bulk else api.backlog
+        backlog.requests += 1
+        backlog.rows += entry.rows
+        backlog.size_bytes += entry.size_bytes
         is_first = queue.append(entry)
         if is_first:
             if len(queue) == 1:

@@ -222,8 +222,10 @@ class Scheduler:
         if queue.bulk:
             return self._room.decide(queue, now)
         share = self._slots.shares.of[queue.api]
-        if share.idle == 1 and (until := self._room.spares_last_until(queue, share, now)) > now:
-            return Hold(until, "neighbor")
+        if share.idle == 1 and len(share.apis) > 1:
+            until = self._room.spares_last_until(queue, share, now)
+            if until > now:
+                return Hold(until, "neighbor")
         view = api.view(queue, self._slots, now)
         decision = api.policy.decide(view)
         if isinstance(decision, Release):
@@ -292,7 +294,7 @@ class Scheduler:
             bulk_rows = self._room.ride(queue, fill, estimate, now, fits, draining=self.draining)
         taken = fill.taken
         by_measure = measures.estimate.slowed(slowdown)
-        predicted_s = by_measure.seconds(measures.size(taken))
+        predicted_s = by_measure.seconds(taken[measures.in_force])
         # As the worker counts, which knows no limit of the policy: padding alone needs no further call.
         size = min(taken.rows, taken.padded) if measures.has_costs else taken.rows
         most = min(api.rules.max_batch_rows, fits)

@@ -39,7 +39,7 @@ def learned(
 def test_the_better_measure_wins(truth: float, pads: bool, noise: float) -> None:
     measures = learned(truth, noise=noise)
     assert measures.pads == pads
-    assert measures.size(BatchSize(100, 200)) == (200 if pads else 100)
+    assert BatchSize(100, 200)[measures.in_force] == (200 if pads else 100)
     assert measures.estimate.slope_s == pytest.approx(1e-5, rel=0.2 + noise)
     if not pads:
         assert (measures.ratio, measures.padding) == (1.0, Padding("sum", 0.0))
@@ -131,7 +131,7 @@ def test_bytes_do_not_count_if_nothing_shows_that_they_do(seed: int) -> None:
         size = random_.randint(40, 400)
         measures.observe(BatchSize(1, size, size), 0.01 * random_.lognormvariate(0, 0.1))
     assert (measures.separates, measures.padding) == (False, None)
-    assert measures.size(BatchSize(3, 900, 800)) == 3
+    assert BatchSize(3, 900, 800)[measures.in_force] == 3
 
 
 def test_after_a_batch_of_mixed_lengths_the_next_one_keeps_them_apart() -> None:
@@ -162,7 +162,7 @@ def test_bodies_of_equal_sizes_say_nothing(size_bytes: int) -> None:
     for rows in (1, 2, 3) * 40:
         measures.observe(BatchSize(rows, rows * (size_bytes or 1), rows * size_bytes), 0.1 * rows)
     assert (measures.padding, measures.estimate, measures.ratio) == (None, measures.of_cost, 1.0)
-    assert measures.size(BatchSize(3, 900, 800)) == 3
+    assert BatchSize(3, 900, 800)[measures.in_force] == 3
 
 
 @pytest.mark.parametrize("truth", ["rows", "sum", "longest"])

@@ -24,8 +24,8 @@ def api(*, batches: int = 5, queued: int = 0, **limits: Any) -> Api:
     made = Api(ApiRules(name="a", **limits))
     for _ in range(batches):
         made.learn(running(), (), 1.0)
-    for number in range(queued):
-        made.backlog.add(entry(number, size_bytes=1))
+    made.backlog.requests = made.backlog.size_bytes = queued
+    made.backlog.rows = float(queued)
     return made
 
 
