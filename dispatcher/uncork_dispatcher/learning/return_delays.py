@@ -111,7 +111,8 @@ class ReturnDelays:
 
     def _accumulate(self) -> list[float]:
         """Return, for each edge of the histogram, the weight of the clients that returned by then."""
-        self._count()
+        if self._new:
+            self._count()
         if not self._cumulated:
             self._cumulated = [0.0, *accumulate(self._weights[:-1])]
             self._total = self._cumulated[-1] + self._weights[-1] + self._never

@@ -243,9 +243,7 @@ def test_a_busy_gateway_costs_bulk_instead_of_the_first_class(busy_gateway: dict
 
 def test_bulk_rides_with_short_deadlines_of_a_long_goal() -> None:
     """2 % of 100 s would leave no time of a deadline of 1 s."""
-    core = taught(goal_s=100.0, max_batch_rows=1000)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
+    core = busy(goal_s=100.0, max_batch_rows=1000)
     core.submit("bulk", api="a", now=0.0, rows=20, bulk=True)
     core.submit("short", api="a", now=0.01, expires_at=1.01)
     core.batch_done(2, status="worked", seconds=INTERCEPT_S + SLOPE_S, now=0.02)
@@ -328,11 +326,17 @@ def test_bulk_is_divided_among_the_workers() -> None:
     assert [start.bulk_rows for start in starts(poll_all(core, 0.0))] == [10, 10, 10, 10]
 
 
-def full(**rules: Any) -> Dispatcher:
-    """Return a core whose worker is busy and whose queue is full of bulk."""
-    core = taught(max_queue_requests=10, **rules)
+def busy(**rules: Any) -> Dispatcher:
+    """Return a core whose only worker has been busy since 0 s."""
+    core = taught(**rules)
     core.submit("running", api="a", now=0.0)
     only_start(core, 0.0)
+    return core
+
+
+def full(**rules: Any) -> Dispatcher:
+    """Return a core whose worker is busy and whose queue is full of bulk."""
+    core = busy(max_queue_requests=10, **rules)
     for number in range(10):
         assert core.submit(("bulk", number), api="a", now=0.001 * number, bulk=True) is None
     return core
@@ -350,9 +354,7 @@ def test_a_queue_full_of_bulk_refuses_no_request_of_the_first_class(fair: bool) 
 @pytest.mark.parametrize(("fair", "shed"), [(True, {("bulk", 0): "displaced", 7: "queue_full"}), (False, {})])
 def test_a_little_bulk_does_not_keep_flows_from_their_share(fair: bool, shed: dict[Any, str]) -> None:
     """It makes room first, and the largest flow for the rest; without flows, nothing is gained by that."""
-    core = taught(max_queue_rows=17, fair=fair)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
+    core = busy(max_queue_rows=17, fair=fair)
     core.submit(("bulk", 0), api="a", now=0.0, bulk=True)
     for number in range(8):
         assert core.submit(number, api="a", rows=2, now=0.0, flow="noisy") is None
@@ -364,9 +366,7 @@ def test_a_little_bulk_does_not_keep_flows_from_their_share(fair: bool, shed: di
 
 def test_the_newest_bulk_makes_room_also_if_no_two_of_it_share_a_batch() -> None:
     """A policy is asked about sixteen of these queues at once, but each of them makes room."""
-    core = taught(max_queue_rows=40)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
+    core = busy(max_queue_rows=40)
     for number in range(40):
         assert core.submit(number, api="a", key=number, now=0.001 * number, bulk=True) is None
     assert core.submit("first class", api="a", rows=30, now=0.05) is None
@@ -376,9 +376,7 @@ def test_the_newest_bulk_makes_room_also_if_no_two_of_it_share_a_batch() -> None
 
 def test_bulk_makes_room_also_beside_parts_that_wait() -> None:
     """Of a large request, parts of which are queued later: its rows count against the limit too."""
-    core = taught(max_queue_rows=20)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
+    core = busy(max_queue_rows=20)
     for number in range(10):
         assert core.submit(("bulk", number), api="a", now=0.0, bulk=True) is None
     core.reserve("a", rows=15, size_bytes=0)
@@ -389,9 +387,7 @@ def test_bulk_makes_room_also_beside_parts_that_wait() -> None:
 
 def test_a_known_budget_of_the_first_class_does_not_hide_bulk() -> None:
     """Bulk has filled the queue since the core found that more requests can be in time."""
-    core = taught(max_queue_requests=10)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
+    core = busy(max_queue_requests=10)
     core.submit(1, api="a", now=0.0)
     for number in range(9):
         assert core.submit(("bulk", number), api="a", now=0.0, bulk=True) is None
@@ -402,9 +398,7 @@ def test_a_known_budget_of_the_first_class_does_not_hide_bulk() -> None:
 
 def test_a_known_budget_of_the_first_class_is_not_for_bulk() -> None:
     """62 rows of the first class are in time, but while it is overloaded, bulk has 100 rows/s."""
-    core = taught(bulk_goal_s=0.2)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
+    core = busy(bulk_goal_s=0.2)
     assert core.submit("overload", api="a", rows=5000, now=0.0) is not None
     for number in range(31):
         assert core.submit(number, api="a", now=0.0) is None
@@ -415,9 +409,7 @@ def test_a_known_budget_of_the_first_class_is_not_for_bulk() -> None:
 
 def test_bulk_that_would_be_late_is_refused() -> None:
     """In one second, a worker has time for some 2,000 rows."""
-    core = taught(bulk_goal_s=1.0)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
+    core = busy(bulk_goal_s=1.0)
     refused = [core.submit(number, api="a", rows=10, now=0.0, bulk=True) for number in range(300)]
     reasons = [shed and shed.reason for shed in refused]
     assert reasons == [None] * reasons.index("deadline") + ["deadline"] * (300 - reasons.index("deadline"))
@@ -429,9 +421,7 @@ def test_bulk_that_would_be_late_is_refused() -> None:
 
 def test_refused_bulk_of_many_rows_does_not_put_off_others() -> None:
     """It takes a turn as long as a full batch: a third of a second at a tenth of what the worker carries."""
-    core = taught(bulk_goal_s=1.0)
-    core.submit("running", api="a", now=0.0)
-    only_start(core, 0.0)
+    core = busy(bulk_goal_s=1.0)
     huge = core.submit("huge", api="a", rows=1_000_000, now=0.0, bulk=True)
     others = [core.submit(number, api="a", rows=10, now=0.0, bulk=True) for number in range(300)]
     refused = [shed for shed in others if shed is not None]
