@@ -54,10 +54,6 @@ class Share:
         self.finishes.clear()
         self.batches.clear()
 
-    def count_idle(self, idle: int) -> None:
-        """Count the idle workers; ``idle`` are idle among all workers."""
-        self.idle = max(0, min(idle, self.workers - len(self.batches)))
-
     def freed(self, batch: Batch[Any]) -> Share:
         """Return a copy in which a batch has ended and its worker is idle."""
         freed = Share(self.reserved)
@@ -139,9 +135,6 @@ class ConcurrentShare(Share):
 
     def running(self, worker: int) -> int:
         return self._running[worker]
-
-    def count_idle(self, idle: int) -> None:
-        """Do nothing: other APIs take none of the slots."""
 
     @property
     def is_short(self) -> bool:

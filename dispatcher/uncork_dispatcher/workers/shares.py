@@ -72,7 +72,9 @@ class Shares:
     def count_idle(self) -> None:
         idle = len(self._idle)
         for share in self.all:
-            share.count_idle(idle)
+            # Other APIs take none of the slots that are beside theirs.
+            if not isinstance(share, ConcurrentShare):
+                share.idle = max(0, min(idle, share.workers - len(share.batches)))
 
     def next_idle(self, slowdown: Callable[[int], float] | None, now: float, api: str = "") -> int:
         """Return the fastest of the 16 workers that have been idle longest; of equals, the longest idle.
