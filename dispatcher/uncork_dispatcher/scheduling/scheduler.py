@@ -124,7 +124,7 @@ class Scheduler:
             for share in self._slots.shares.all:
                 if not share.idle:
                     next_at = min(next_at, self._shed_hopeless(share, actions, now))
-            leaving = self._queues.next_to_expire
+                    leaving = self._queues.next_to_expire
         return next_at if leaving is None else min(next_at, leaving.expires_at)
 
     def _shed_hopeless(self, share: Share, actions: list[Action], now: float) -> float:
