@@ -12,7 +12,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from uncork_dispatcher.requests.queue import RequestQueue, Retry
+from uncork_dispatcher.requests.queue import RequestQueue
 
 Q = TypeVar("Q", bound=RequestQueue)
 
@@ -87,7 +87,7 @@ class QueueHeap(Generic[Q]):
 
 
 class QueueOrder:
-    """The queues of one API with the same ``retry``.
+    """The queues of one class of an API that run for the first time, or again in the same way.
 
     The policy decides about the *front*, the 16 queues with the oldest requests, whenever something happens.
     Once the policy has held another queue, it decides about that queue again only when the hold ends, the
@@ -98,9 +98,8 @@ class QueueOrder:
         by_deadline: all queues, by the deadline of their most urgent request.
     """
 
-    def __init__(self, api: str, retry: Retry | None, held: QueueHeap[RequestQueue]) -> None:
+    def __init__(self, api: str, held: QueueHeap[RequestQueue]) -> None:
         self.api = api
-        self.retry = retry
         self.front: list[RequestQueue] = []
         self.by_deadline: QueueHeap[RequestQueue] = QueueHeap()
         self._held = held

@@ -301,7 +301,7 @@ class RequestQueues:
         else:
             self._retries[queue.api, queue.group, queue.key, queue.lost_batch] = queue
         if (queue.api, queue.retry, queue.bulk) not in self._orders:
-            order = QueueOrder(queue.api, queue.retry, self._held)
+            order = QueueOrder(queue.api, self._held)
             self._orders[queue.api, queue.retry, queue.bulk] = order
             if queue.retry is None and not queue.bulk:
                 self._apis[queue.api].backlog.order = order
