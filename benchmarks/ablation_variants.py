@@ -90,7 +90,7 @@ class WithoutReturns(CorkPolicy):
     """Nobody is expected back, except for the share."""
 
     def _best(self, view: View, workers: int, rows: float) -> Wait:
-        return super()._best(view._replace(returns=Returns().forecast(now=view.now)), workers, rows)
+        return super()._best(view._replace(returns=Returns()), workers, rows)
 
 
 @without("share", applies=several)

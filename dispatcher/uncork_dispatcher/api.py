@@ -94,7 +94,7 @@ class Api:
             slowdown,
             traffic.new_clients.per_second(now=now),
             traffic.load_rate(now),
-            traffic.returns.forecast(now=now),
+            traffic.returns,
             traffic.mean_rows or queue.rows / len(queue),
             self.mixable_rows(queue, queue.rows) if self.separates(queue) else queue.rows,
         )

@@ -19,7 +19,7 @@ import math
 from typing import NamedTuple
 
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.learning.returns import ReturnForecast
+from uncork_dispatcher.learning.returns import Returns
 
 MOST_SPREAD = 3.0
 """With several workers, no batch is sent ahead if the time of the batch before it has a standard deviation of
@@ -46,7 +46,7 @@ class ClosedLoop(NamedTuple):
     """Average seconds that a batch spends on the way to the worker and back."""
     sends_ahead: bool
     """True if batches may be sent ahead, behind batches whose end is certain."""
-    returns: ReturnForecast
+    returns: Returns
     """Which answered clients are expected back, and when."""
 
 
@@ -59,7 +59,7 @@ def group_rows(loop: ClosedLoop, *, limit_rows: float, take_turns: bool) -> floa
     rows = loop.rows / loop.workers
     # Sums of costs are not exact.
     requests = math.floor(rows / loop.mean_rows / 2 + 1e-6)
-    away_s, half_away_s = loop.returns.group_s(rows) if rows > 0 else (0.0, 0.0)
+    away_s, half_away_s = loop.returns.group_times.whole_and_half(rows) if rows > 0 else (0.0, 0.0)
     if not away_s or rows > limit_rows or requests < 4:
         return math.inf
     half_s, alone_s = loop.estimate.seconds(rows / 2), loop.alone.seconds(rows / 2)

@@ -110,7 +110,7 @@ def test_a_loop_is_all_the_rows_of_the_api(monkeypatch: pytest.MonkeyPatch) -> N
     assert loop.rows == 40
     assert (loop.workers, loop.sends_ahead) == (2, True)
     assert loop.mean_rows == pytest.approx(2)
-    assert loop.returns.away_rows() == 10 + 16
+    assert loop.returns.away_rows(now=stage.now) == 10 + 16
 
 
 @pytest.mark.parametrize(("requests", "complete", "plans"), [(3, math.inf, 0), (4, math.inf, 1), (3, 99, 1)])
@@ -267,7 +267,7 @@ def test_clients_are_away_from_the_end_of_the_batch_on(monkeypatch: pytest.Monke
 
     loop = stage.loop_after(8)
     assert loop is not None
-    assert loop.returns.group_s(8) == pytest.approx((0.75, 0.75))
+    assert loop.returns.group_times.whole_and_half(8) == pytest.approx((0.75, 0.75))
 
 
 def test_a_complete_batch_is_sent_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,92 +82,28 @@ class GroupTimes:
         return round(_SIZES_PER_DOUBLING * math.log2(rows))
 
 
-class ReturnForecast:
-    """A forecast of returning clients from ``now`` on. Read-only; valid until the next arrival or response.
+class Returns:
+    """Tracks answered clients until they return. Times are seconds on the core's clock.
 
-    Each value is computed on request, because most decisions need few.
+    Forecasts are computed on request, because most decisions need few.
     """
 
-    __slots__ = ("_delays", "_due", "_group_times", "_groups", "_now")
-
-    def __init__(
-        self, groups: OrderedDict[_Group, None], delays: ReturnDelays, group_times: GroupTimes, now: float
-    ) -> None:
-        self._groups = groups
-        self._delays = delays
-        self._group_times = group_times
-        self._now = now
-        self._due: list[tuple[float, float, float]] | None = None
-
-    def expected_rows(self, within_s: float) -> float:
-        """Return the rows that returning clients are expected to bring within ``within_s`` seconds."""
-        if not self._groups:
-            return 0.0
-        total = 0.0
-        for age, rows, back in self._due_groups():
-            total += rows * (self._delays.returned_within(age + within_s) - back)
-        return total
-
-    def return_times(self) -> list[float]:
-        """Return, for each group of clients, the seconds from now until 98 % of them should be back."""
-        if not self._groups:
-            return []
-        usual = self._delays.usual()
-        return [usual - age for age, _, _ in self._due_groups() if age < usual]
-
-    def group_s(self, rows: float) -> tuple[float, float]:
-        """Return how many seconds a group of clients with ``rows`` rows takes to return, and half a group.
-
-        Zeros while no such group has been seen. A group has returned when 98 % of its clients are back.
-        """
-        return self._group_times.whole_and_half(rows)
-
-    def away_rows(self) -> float:
-        """Return the rows of the clients that were recently answered and are not back yet.
-
-        Recently means within twice the time that the latest group took to return.
-        """
-        since = self._now - 2 * self._group_times.latest_s
-        rows = 0.0
-        # Two for each of eight workers, and some with stragglers.
-        for group in islice(reversed(self._groups), 20):
-            if group.answered_at < since:
-                break
-            rows += group.rows
-        return rows
-
-    def return_probability(self) -> float:
-        return self._delays.return_probability()
-
-    def squared_variation(self) -> float:
-        return self._delays.squared_variation()
-
-    def _due_groups(self) -> list[tuple[float, float, float]]:
-        """Return (age, missing rows per missing weight, weight returned) of each of the latest groups."""
-        if self._due is None:
-            total = self._delays.total
-            self._due = []
-            for group in islice(reversed(self._groups), 6):
-                age = self._now - group.answered_at
-                back = self._delays.returned_within(age)
-                self._due.append((age, group.rows / (total - back) if total > back else 0.0, back))
-        return self._due
-
-
-class Returns:
-    """Tracks answered clients until they return. Times are seconds on the core's clock."""
-
     def __init__(self) -> None:
-        self._delays = ReturnDelays()
+        self.delays = ReturnDelays()
+        """How long answered clients take to return."""
         self._sources: dict[Hashable, _Group] = {}
         # Groups with clients still missing, oldest first. An OrderedDict finds both ends at once; a dict
         # would scan past deleted entries.
         self._groups: OrderedDict[_Group, None] = OrderedDict()
         self.group_times = GroupTimes()
         """How long groups of clients that were answered together take to return."""
+        self._due: list[tuple[float, float, float]] = []
+        """See :meth:`_due_groups`; valid at ``_due_at``, until the next arrival or response."""
+        self._due_at = -math.inf
 
     def answered(self, clients: Iterable[tuple[Hashable, float]], *, now: float) -> None:
         """Expect answered clients back, given as (source, rows of the request); ignore the source None."""
+        self._due_at = -math.inf
         group = _Group(now, {}, 0.0)
         for source, rows in clients:
             if source is None:
@@ -191,19 +127,57 @@ class Returns:
         if group is None:
             return False
         delay_s = now - group.answered_at
-        self._delays.observe(delay_s)
+        self.delays.observe(delay_s)
         if len(group.clients) == group.stragglers:
             self.group_times.observe(group.all_rows, delay_s)
         return True
 
-    def forecast(self, *, now: float) -> ReturnForecast:
-        return ReturnForecast(self._groups, self._delays, self.group_times, now)
+    def expected_rows(self, within_s: float, *, now: float) -> float:
+        """Return the rows that returning clients are expected to bring within ``within_s`` seconds."""
+        if not self._groups:
+            return 0.0
+        total = 0.0
+        for age, rows, back in self._due_groups(now):
+            total += rows * (self.delays.returned_within(age + within_s) - back)
+        return total
+
+    def return_times(self, *, now: float) -> list[float]:
+        """Return, for each group of clients, the seconds from now until 98 % of them should be back."""
+        if not self._groups:
+            return []
+        usual = self.delays.usual()
+        return [usual - age for age, _, _ in self._due_groups(now) if age < usual]
+
+    def away_rows(self, *, now: float) -> float:
+        """Return the rows of the clients that were recently answered and are not back yet.
+
+        Recently means within twice the time that the latest group took to return.
+        """
+        since = now - 2 * self.group_times.latest_s
+        rows = 0.0
+        # Two for each of eight workers, and some with stragglers.
+        for group in islice(reversed(self._groups), 20):
+            if group.answered_at < since:
+                break
+            rows += group.rows
+        return rows
+
+    def _due_groups(self, now: float) -> list[tuple[float, float, float]]:
+        """Return (age, missing rows per missing weight, weight returned) of each of the latest groups."""
+        if self._due_at != now:
+            self._due, self._due_at, total = [], now, self.delays.total
+            for group in islice(reversed(self._groups), 6):
+                age = now - group.answered_at
+                back = self.delays.returned_within(age)
+                self._due.append((age, group.rows / (total - back) if total > back else 0.0, back))
+        return self._due
 
     def _leave(self, source: Hashable) -> _Group | None:
         """Take a client out of the group in which it is expected back."""
         group = self._sources.pop(source, None)
         if group is None:
             return None
+        self._due_at = -math.inf
         group.rows -= group.clients.pop(source)
         if not group.clients:
             # The group is not listed yet if a client occurs twice in the batch that is being answered.
@@ -218,4 +192,4 @@ class Returns:
                 break
             for source in list(oldest.clients):
                 self._leave(source)
-                self._delays.observe_none()
+                self.delays.observe_none()

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 from mypy_extensions import mypyc_attr
 
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.learning.returns import ReturnForecast
+from uncork_dispatcher.learning.returns import Returns
 from uncork_dispatcher.loop_plan import ClosedLoop
 
 MARGIN = 0.02
@@ -64,8 +64,8 @@ class View(NamedTuple):
     """Arrivals of the API from clients that were not expected back, in rows per second."""
     load_rate: float
     """All arrivals of the API, in rows per second: the higher of a short and a long average."""
-    returns: ReturnForecast
-    """Which answered clients are expected back, and when."""
+    returns: Returns
+    """Which answered clients are expected back, and when. Read-only."""
     mean_rows: float
     """Rows of an average request among the last arrivals of the API (or their cost); more than 0."""
     batch_rows: float

@@ -115,13 +115,13 @@ class CorkPolicy(Policy):
             most = rate * gap - price
             least = max((rows + price) / rate, own_s)
             best = releases * (gap - least), most, "balance"
-        expected_by_gap = view.returns.expected_rows(gap) if own else 0.0
-        times = view.returns.return_times()
+        expected_by_gap = view.returns.expected_rows(gap, now=view.now) if own else 0.0
+        times = view.returns.return_times(now=view.now)
         parts = [gap / 4, gap / 2] if workers > 1 or not own else []
         for place, delay_s in enumerate([*times, *parts]):
             if not 0 < delay_s < gap:
                 continue
-            expected, hold_s = view.returns.expected_rows(delay_s), delay_s
+            expected, hold_s = view.returns.expected_rows(delay_s, now=view.now), delay_s
             if place < len(times):
                 hold_s *= expected / (expected + 1) if expected > 1 else 1 - expected / 2
             ratio = (gap - hold_s) / hold_s
@@ -161,8 +161,8 @@ class CorkPolicy(Policy):
             return math.inf
         batch = max(1.0, min(view.estimate.keep_up_rows(view.load_rate, workers=workers), 1e6))
         apart = min(1.0, rate / view.load_rate) * view.estimate.seconds(batch) / workers
-        rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows))
-        return_probability = view.returns.return_probability()
+        rows = view.rows + view.returns.expected_rows(view.estimate.seconds(view.rows), now=view.now)
+        return_probability = view.returns.delays.return_probability()
         level, least, total_s, before_s, place = 2 * slope_s * rows, math.inf, 0.0, 0.0, 0
         for next_place in _places(workers):
             step, start_s = next_place - place, apart * next_place

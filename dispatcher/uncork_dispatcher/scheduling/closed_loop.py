@@ -72,20 +72,19 @@ def _closed_loop(
             return None
     if _is_open(traffic, now):
         return None
-    returns = traffic.returns.forecast(now=now)
     return ClosedLoop(
-        rows + returns.away_rows(),
+        rows + traffic.returns.away_rows(now=now),
         traffic.mean_rows,
         share.workers,
         model.estimate,
         model.alone,
         model.transport_s,
         slots.takes_ahead and api.rules.idempotent,
-        returns,
+        traffic.returns,
     )
 
 
 def _is_open(traffic: Traffic, now: float) -> bool:
     """Return True if many rows come from new clients, or answered clients do not return together."""
     is_new = traffic.new_clients.per_second(now=now) > _NEW_CLIENTS * traffic.load_rate(now)
-    return is_new or traffic.returns.forecast(now=now).squared_variation() > _IRREGULAR
+    return is_new or traffic.returns.delays.squared_variation() > _IRREGULAR

@@ -82,7 +82,7 @@ def test_clients_are_expected_back_with_their_key() -> None:
     traffic.arrived(1, "client", 1, 0.2)
     traffic.arrived(1, "client", 1, 0.2)
     assert before > 0
-    assert traffic.of(1, 0.2).returns.forecast(now=0.2).away_rows() == 0
+    assert traffic.of(1, 0.2).returns.away_rows(now=0.2) == 0
 
 
 def test_a_key_with_half_of_the_arrivals_is_remembered_among_any_number() -> None:

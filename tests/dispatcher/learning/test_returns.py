@@ -34,7 +34,7 @@ def taught(*delays_s: float, never: int = 0, clients: int = 8, groups: int = 60)
             for delay_s, client in back:
                 assert returns.arrived((group, client), now=now + delay_s)
     returns.answered([], now=groups * (GONE_S + 1.0))
-    assert returns.forecast(now=groups * (GONE_S + 1.0)).return_times() == []
+    assert returns.return_times(now=groups * (GONE_S + 1.0)) == []
     return returns
 
 
@@ -56,52 +56,50 @@ def test_before_anybody_has_come_back_nobody_is_expected() -> None:
     """A gateway that has just started waits for no client, whichever it has answered."""
     returns = group(Returns())
 
-    assert returns.forecast(now=NOW).return_probability() == 0.0
-    assert returns.forecast(now=NOW).expected_rows(math.inf) == 0.0
-    assert returns.forecast(now=NOW).return_times() in ([], [math.inf])
+    assert returns.delays.return_probability() == 0.0
+    assert returns.expected_rows(math.inf, now=NOW) == 0.0
+    assert returns.return_times(now=NOW) in ([], [math.inf])
 
 
 def test_the_time_of_return_is_learned() -> None:
     """Clients that take 0.25 to 0.75 ms: nobody before, half in the middle, nearly all after it."""
     returns = group(taught(*between(0.00025, 0.00075)))
 
-    assert returns.forecast(now=NOW).expected_rows(0.0002) == pytest.approx(0.0, abs=0.1)
-    assert returns.forecast(now=NOW).expected_rows(0.0005) == pytest.approx(5.0, rel=0.1)
-    assert returns.forecast(now=NOW).expected_rows(0.00075) > 9.5
-    assert returns.forecast(now=NOW).expected_rows(0.0009) == pytest.approx(10.0)
+    assert returns.expected_rows(0.0002, now=NOW) == pytest.approx(0.0, abs=0.1)
+    assert returns.expected_rows(0.0005, now=NOW) == pytest.approx(5.0, rel=0.1)
+    assert returns.expected_rows(0.00075, now=NOW) > 9.5
+    assert returns.expected_rows(0.0009, now=NOW) == pytest.approx(10.0)
 
 
 def test_a_group_is_complete_when_the_slowest_usually_are_back() -> None:
     """98 % of them, at 0.74 ms, to within a bin of 15 %; from now, not from the answer."""
     returns = group(taught(*between(0.00025, 0.00075)))
 
-    assert returns.forecast(now=NOW).return_times() == [pytest.approx(0.00074, rel=0.15)]
-    assert returns.forecast(now=NOW + 0.0005).return_times() == [pytest.approx(0.00024, abs=0.00011)]
-    assert returns.forecast(now=NOW + 0.001).return_times() == []
+    assert returns.return_times(now=NOW) == [pytest.approx(0.00074, rel=0.15)]
+    assert returns.return_times(now=NOW + 0.0005) == [pytest.approx(0.00024, abs=0.00011)]
+    assert returns.return_times(now=NOW + 0.001) == []
 
 
 def test_the_variation_of_delays_is_learned() -> None:
     """0 if all take as long, (b - a)² / 3 (a + b)² between a and b, 1 by chance, more if a few take long."""
     by_chance = [-0.01 * math.log(1 - share) for share in between(0.0, 1.0)]
 
-    assert Returns().forecast(now=NOW).squared_variation() == 0.0
-    assert taught(0.01).forecast(now=NOW).squared_variation() == pytest.approx(0.0, abs=1e-9)
-    assert taught(*between(0.005, 0.015)).forecast(now=NOW).squared_variation() == pytest.approx(
-        1 / 12, rel=0.05
-    )
-    assert taught(*by_chance, groups=120).forecast(now=NOW).squared_variation() == pytest.approx(1.0, rel=0.1)
-    assert taught(*[0.001] * 9, 0.1).forecast(now=NOW).squared_variation() > 2
+    assert Returns().delays.squared_variation() == 0.0
+    assert taught(0.01).delays.squared_variation() == pytest.approx(0.0, abs=1e-9)
+    assert taught(*between(0.005, 0.015)).delays.squared_variation() == pytest.approx(1 / 12, rel=0.05)
+    assert taught(*by_chance, groups=120).delays.squared_variation() == pytest.approx(1.0, rel=0.1)
+    assert taught(*[0.001] * 9, 0.1).delays.squared_variation() > 2
 
 
 def test_a_client_is_expected_once_however_many_answers_it_had() -> None:
     """With the rows of the last one: in one batch, or in two."""
     returns = taught(0.001)
     returns.answered([("a", 1.0), ("a", 3.0)], now=NOW)
-    assert returns.forecast(now=NOW).expected_rows(1.0) == pytest.approx(3.0)
+    assert returns.expected_rows(1.0, now=NOW) == pytest.approx(3.0)
 
     returns.answered([("a", 2.0)], now=NOW + 0.0001)
-    assert returns.forecast(now=NOW + 0.0001).expected_rows(1.0) == pytest.approx(2.0)
-    assert len(returns.forecast(now=NOW + 0.0001).return_times()) == 1
+    assert returns.expected_rows(1.0, now=NOW + 0.0001) == pytest.approx(2.0)
+    assert len(returns.return_times(now=NOW + 0.0001)) == 1
 
 
 def test_what_is_kept_does_not_grow_with_the_clients_that_never_come_back() -> None:
@@ -161,20 +159,20 @@ def test_never_more_rows_are_expected_than_are_outstanding(
 ) -> None:
     """Nor fewer than none, and more the longer one waits, at any later time; after a silence nobody is."""
     returns, outstanding, now = play(happened)
-    rows = [returns.forecast(now=now + later).expected_rows(within_s) for within_s in sorted(horizons)]
+    rows = [returns.expected_rows(within_s, now=now + later) for within_s in sorted(horizons)]
 
-    assert 0.0 <= returns.forecast(now=NOW).return_probability() <= 1.0
+    assert 0.0 <= returns.delays.return_probability() <= 1.0
     assert rows[0] >= -ROUNDING
     assert rows[-1] <= sum(outstanding.values()) + ROUNDING
     assert all(fewer <= more + ROUNDING for fewer, more in itertools.pairwise(rows))
-    times = returns.forecast(now=now + later).return_times()
+    times = returns.return_times(now=now + later)
     assert all(time > 0 for time in times)
     assert len(times) <= len(outstanding)
 
     now += GONE_S + 0.001
     returns.answered([], now=now)
-    assert returns.forecast(now=now).expected_rows(math.inf) == 0.0
-    assert returns.forecast(now=now).return_times() == []
+    assert returns.expected_rows(math.inf, now=now) == 0.0
+    assert returns.return_times(now=now) == []
 
 
 def back(returns: Returns, clients: int, *, after_s: float, now: float = NOW) -> None:
@@ -186,11 +184,11 @@ def back(returns: Returns, clients: int, *, after_s: float, now: float = NOW) ->
 def test_a_group_is_back_when_no_more_than_a_straggler_is_missing() -> None:
     returns = group(Returns(), clients=60)
     back(returns, 58, after_s=0.3)
-    assert returns.forecast(now=NOW).group_s(60) == (0.0, 0.0)
+    assert returns.group_times.whole_and_half(60) == (0.0, 0.0)
 
     returns.arrived((NOW, 58), now=NOW + 0.4)
     returns.arrived((NOW, 59), now=NOW + 1.9)
-    assert returns.forecast(now=NOW).group_s(60) == pytest.approx((0.4, 0.4))
+    assert returns.group_times.whole_and_half(60) == pytest.approx((0.4, 0.4))
 
 
 @pytest.mark.parametrize(("clients", "rows", "expected_s"), [(10, 6.0, 0.3), (3, 20.0, 0.0)])
@@ -199,21 +197,21 @@ def test_the_size_of_a_group_is_its_rows(clients: int, rows: float, expected_s: 
     returns = group(Returns(), clients=clients, rows=rows)
     back(returns, clients, after_s=0.3)
 
-    assert returns.forecast(now=NOW).group_s(60) == pytest.approx((expected_s, expected_s))
+    assert returns.group_times.whole_and_half(60) == pytest.approx((expected_s, expected_s))
 
 
 def test_only_clients_answered_a_moment_ago_are_away() -> None:
     """Clients that have gone are counted for no more than twice the time of a group."""
     returns = group(Returns(), clients=20)
-    assert returns.forecast(now=NOW).away_rows() == 20
+    assert returns.away_rows(now=NOW) == 20
     back(returns, 20, after_s=0.1)
-    assert returns.forecast(now=NOW).away_rows() == 0
+    assert returns.away_rows(now=NOW) == 0
 
     group(returns, clients=8, rows=2.0, now=NOW + 1.0)
     group(returns, clients=6, rows=2.0, now=NOW + 1.15)
     back(returns, 1, after_s=0.01, now=NOW + 1.15)
-    assert returns.forecast(now=NOW + 1.19).away_rows() == 26
-    assert returns.forecast(now=NOW + 1.21).away_rows() == 10
+    assert returns.away_rows(now=NOW + 1.19) == 26
+    assert returns.away_rows(now=NOW + 1.21) == 10
 
 
 def learned(*groups: tuple[float, float]) -> GroupTimes:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.dispatcher.driver import entry
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.learning.returns import ReturnForecast, Returns
+from uncork_dispatcher.learning.returns import Returns
 from uncork_dispatcher.policies.base import Hold, Release, View
 from uncork_dispatcher.policies.cork import CorkPolicy, _places
 from uncork_dispatcher.requests.queue import RequestQueue
@@ -36,7 +36,7 @@ def until(**changes: object) -> float:
     return decision.until
 
 
-def answered(*groups: tuple[float, int], back_after: float) -> ReturnForecast:
+def answered(*groups: tuple[float, int], back_after: float) -> Returns:
     """Groups of clients answered at a time, of whom it is known that such clients come back after a while."""
     returns = Returns()
     for number in range(200):
@@ -44,7 +44,7 @@ def answered(*groups: tuple[float, int], back_after: float) -> ReturnForecast:
         returns.arrived(f"teacher {number}", now=back_after)
     for at, clients in groups:
         returns.answered([((at, client), 1.0) for client in range(clients)], now=at)
-    return returns.forecast(now=10.0)
+    return returns
 
 
 ESTIMATES = st.builds(
@@ -55,7 +55,7 @@ ESTIMATES = st.builds(
     earned_rows=st.just(100.0),
 )
 FORECASTS = st.one_of(
-    st.just(Returns().forecast(now=10.0)),
+    st.just(Returns()),
     st.builds(
         lambda clients, ago, back: answered((10.0 - ago, clients), back_after=back),
         st.integers(1, 60),
@@ -108,7 +108,7 @@ def test_a_full_queue_is_free(seen: View) -> None:
 @given(views())
 def test_one_worker_never_holds_for_independent_arrivals(seen: View) -> None:
     """Nor does any while no other is busy: there is no later batch to save arrivals from."""
-    alone = seen._replace(idle_workers=1, busy_until=(), returns=Returns().forecast(now=10.0))
+    alone = seen._replace(idle_workers=1, busy_until=(), returns=Returns())
     assert POLICY.decide(alone) == Release(32, "idle")
 
 
@@ -118,7 +118,7 @@ def test_more_of_the_same_requests_do_not_begin_a_hold(seen: View, more: int) ->
     flat = seen._replace(
         estimate=seen.estimate._replace(slope_s=0.0),
         rows=seen.requests * seen.mean_rows,
-        returns=Returns().forecast(now=10.0),
+        returns=Returns(),
         deadline=100.0,
     )
     requests = flat.requests + more
@@ -130,7 +130,7 @@ def test_more_of_the_same_requests_do_not_begin_a_hold(seen: View, more: int) ->
 @given(views(), st.floats(0.01, 100.0))
 def test_the_unit_of_rows_does_not_matter(seen: View, unit: float) -> None:
     """Of new clients; a share is a whole number of rows, so there is none here."""
-    one = seen._replace(estimate=seen.estimate._replace(slope_s=0.0), returns=Returns().forecast(now=10.0))
+    one = seen._replace(estimate=seen.estimate._replace(slope_s=0.0), returns=Returns())
     scaled = one._replace(
         rows=one.rows * unit,
         mean_rows=one.mean_rows * unit,
@@ -212,7 +212,7 @@ def test_two_groups_that_alternate_on_one_worker_are_merged() -> None:
     assert decide(rows=3, estimate=short, returns=returns) == Release(32, "idle")
 
 
-def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, ReturnForecast]]:
+def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, Returns]]:
     """One worker takes 10 ms for what is queued; yields when it is idle: now, rows queued, and returns.
 
     Independent arrivals take the connection of a pool that was freed last.
@@ -226,7 +226,7 @@ def pooled(*, rate: float, batches: int) -> Iterator[tuple[float, int, ReturnFor
             queued.append(free.pop())
             returns.arrived(queued[-1], now=at)
             at += random_.expovariate(rate)
-        yield now, len(queued), returns.forecast(now=now)
+        yield now, len(queued), returns
         running, queued = queued, []
         while at < now + 0.01:
             queued.append(free.pop())

@@ -23,7 +23,7 @@ _PLAIN = View(
     slowdown=1.0,
     new_client_rate=0.0,
     load_rate=0.0,
-    returns=Returns().forecast(now=10.0),
+    returns=Returns(),
     mean_rows=1.0,
     batch_rows=1,
 )

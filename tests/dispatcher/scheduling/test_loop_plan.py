@@ -8,7 +8,7 @@ import pytest
 
 from tests.dispatcher.policies.views import view
 from uncork_dispatcher.learning.estimator import Estimate
-from uncork_dispatcher.learning.returns import ReturnForecast, Returns
+from uncork_dispatcher.learning.returns import Returns
 from uncork_dispatcher.loop_plan import ClosedLoop, group_rows
 from uncork_dispatcher.policies.base import Hold, Release
 from uncork_dispatcher.policies.cork import CorkPolicy
@@ -18,7 +18,7 @@ LINE = Estimate(intercept_s=0.010, slope_s=0.001, spread=0.0, earned_rows=100.0)
 """40 rows take 50 ms, half of them 30 ms."""
 
 
-def away(*groups: tuple[int, float]) -> ReturnForecast:
+def away(*groups: tuple[int, float]) -> Returns:
     """Groups of so many clients of one row were back after so many seconds."""
     returns = Returns()
     for number, (clients, seconds) in enumerate(groups):
@@ -26,10 +26,10 @@ def away(*groups: tuple[int, float]) -> ReturnForecast:
         returns.answered([(client, 1.0) for client in range(clients)], now=now)
         for client in range(clients):
             returns.arrived(client, now=now + seconds)
-    return returns.forecast(now=len(groups) * 3.0)
+    return returns
 
 
-def loop(returns: ReturnForecast, **changes: object) -> ClosedLoop:
+def loop(returns: Returns, **changes: object) -> ClosedLoop:
     """One worker and clients with 40 rows altogether, but for ``changes``."""
     plain = ClosedLoop(
         rows=ROWS,
@@ -44,9 +44,7 @@ def loop(returns: ReturnForecast, **changes: object) -> ClosedLoop:
     return plain._replace(**changes)  # type: ignore[arg-type]
 
 
-def turns(
-    returns: ReturnForecast, *, limit_rows: float = 100, take_turns: bool = False, **changes: object
-) -> float:
+def turns(returns: Returns, *, limit_rows: float = 100, take_turns: bool = False, **changes: object) -> float:
     return group_rows(loop(returns, **changes), limit_rows=limit_rows, take_turns=take_turns)
 
 
@@ -146,7 +144,7 @@ def test_a_plan_ends_when_clients_should_be_together_or_are_not_alone() -> None:
     assert made.complete_rows == math.inf
 
 
-def returning(*, missing: int, usual_s: float) -> ReturnForecast:
+def returning(*, missing: int, usual_s: float) -> Returns:
     """Clients that usually come back after ``usual_s`` were answered now, at 10 s."""
     returns = Returns()
     for number in range(50):
@@ -154,7 +152,7 @@ def returning(*, missing: int, usual_s: float) -> ReturnForecast:
         for client in range(4):
             returns.arrived((number, client), now=usual_s)
     returns.answered([(client, 1.0) for client in range(missing)], now=10.0)
-    return returns.forecast(now=10.0)
+    return returns
 
 
 def test_a_hold_ends_when_the_group_is_complete() -> None:
