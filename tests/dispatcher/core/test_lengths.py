@@ -26,12 +26,15 @@ FIXED_S, TOKEN_S = 0.010, 0.0001
 class Padded:
     """A core whose only worker pads each batch to its longest row."""
 
-    def __init__(self, *, workers: int = 1, padding: float = 1.0, **limits: object) -> None:
+    def __init__(
+        self, *, workers: int = 1, padding: float = 1.0, fixed_s: float = FIXED_S, **limits: object
+    ) -> None:
         rules: dict[str, object] = {"policy": "fixed:0", "goal_s": 60.0, "max_batch_rows": 10_000, **limits}
         self.core = core_with(ApiRules(name="a", **rules), workers=workers)  # type: ignore[arg-type]
         self.now = 0.0
         self.submitted = 0
         self.padding = padding
+        self.fixed_s = fixed_s
         self.lengths: dict[int, float] = {}
         """By request."""
 
@@ -52,7 +55,7 @@ class Padded:
     def finish(self, start: Batch[Any]) -> None:
         """Let a batch take its time."""
         size = start.rows + self.padding * (start.padded - start.rows)
-        self.now += FIXED_S + TOKEN_S * size
+        self.now += self.fixed_s + TOKEN_S * size
         assert self.core.batch_done(start.number, status="worked", now=self.now)
 
     def teach(self) -> None:
