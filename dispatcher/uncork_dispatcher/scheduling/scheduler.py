@@ -66,15 +66,13 @@ class Scheduler:
         This is ``now`` if the request may change an earlier decision. Not for the most urgent request of its
         queue, which always may: call :meth:`schedule` at once.
         """
-        queue, slots = entry.queue, self._slots
+        queue, slots, api = entry.queue, self._slots, self._apis[entry.queue.api]
+        # Without a call, because busy gateways ask for each request.
+        fits = slots.memory.least(queue.api) if slots.memory.by_api else math.inf
         if not slots.shares.of[queue.api].idle:
-            api = self._apis[queue.api]
-            may_go_ahead = api.model.overlaps or api.fills_batch(queue, slots.memory.least(queue.api))
+            may_go_ahead = api.model.overlaps or api.fills_batch(queue, fits)
             return self._ahead.next_at(queue, now)[0] if may_go_ahead else math.inf
-        stays_held = queue.stays_held(now) and not self._apis[queue.api].is_full(
-            queue, slots.memory.least(queue.api)
-        )
-        return math.inf if stays_held else now
+        return math.inf if queue.stays_held(now) and not api.is_full(queue, fits) else now
 
     def shed(self, entry: Entry, reason: ShedReason, now: float) -> Shed:
         self._queues.shed(entry)

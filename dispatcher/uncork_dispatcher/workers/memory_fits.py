@@ -23,7 +23,6 @@ class MemoryFits:
         return self.by_api[api].get(worker, math.inf) if api in self.by_api else math.inf
 
     def least(self, api: str) -> float:
-        # Busy gateways ask for each request.
         return min(self.by_api[api].values()) if api in self.by_api else math.inf
 
     def forget(self, worker: int) -> None:
