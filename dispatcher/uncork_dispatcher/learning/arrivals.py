@@ -73,12 +73,6 @@ class Traffic:
         """The rate of arrivals from clients that were not expected back."""
         self.returns = Returns()
 
-    def arrived(self, source: Hashable, rows: float, now: float) -> None:
-        """Count a request of ``rows`` rows from the client ``source``, which is None if unknown."""
-        self.count(rows, now)
-        if source is None or not self.returns.arrived(source, now):
-            self.new_clients.arrived(rows, now)
-
     def count(self, rows: float, now: float) -> None:
         """Count a request of ``rows`` rows in the rates and in the mean."""
         mean = self.mean_rows
@@ -126,12 +120,14 @@ class ApiTraffic:
         """The latest keys; a key alone has the traffic :attr:`all`."""
 
     def arrived(self, key: Hashable, source: Hashable, rows: float, now: float) -> None:
-        """Count a request with a batch key; see :meth:`Traffic.arrived`."""
+        """Count a request with a batch key from the client ``source``, which is None if unknown."""
         self.arrived_rows += rows
         own = self._keys.get(key)
         if own is None:
             own = self._begin(key)
-        own.arrived(source, rows, now)
+        own.count(rows, now)
+        if source is None or not own.returns.arrived(source, now):
+            own.new_clients.arrived(rows, now)
         if own is not self.all:
             self.all.count(rows, now)
             self._keys.move_to_end(key)

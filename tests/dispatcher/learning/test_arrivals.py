@@ -35,10 +35,10 @@ def test_the_mean_of_requests_follows_about_the_last_hundred() -> None:
     """Of 2 and 6 rows in turn it is about 4; after 100 requests of 10, most of the way to 10 is done."""
     traffic = Traffic()
     for i in range(1000):
-        traffic.arrived(None, 6 if i % 2 else 2, i / 10)
+        traffic.count(6 if i % 2 else 2, i / 10)
     before = traffic.mean_rows
     for i in range(100):
-        traffic.arrived(None, 10, 100 + i / 10)
+        traffic.count(10, 100 + i / 10)
 
     assert before == pytest.approx(4, abs=0.05)
     assert traffic.mean_rows == pytest.approx(10 - 6 / math.e, abs=0.1)
