@@ -24,7 +24,6 @@ from uncork_workers.wire.handshake import (
     Application,
     Challenge,
     Refusal,
-    RefusalReason,
     Welcome,
     decode_greeting,
     encode_greeting,
@@ -48,14 +47,6 @@ _MOST_PENDING = 64
 _END_OF_TLS_S = 1.0
 _TOO_SLOW = f"no handshake within {_HANDSHAKE_S:g} s"
 _TOO_SLOW_TLS = f"{_TOO_SLOW}; this port requires TLS, which --ca or --tls of the worker turns on"
-
-
-class Refused(Exception):
-    """A peer is rejected; the message says why."""
-
-    def __init__(self, reason: RefusalReason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,20 +139,17 @@ class WorkerListener:
             return
         Introduction(self, f"{host} port {port}").begin(connection)
 
-    def answer(self, header: bytes, nonce: bytes) -> Application:
-        """Return a peer's response to the challenge ``nonce``, if it proves its token.
+    def answer(self, header: bytes, nonce: bytes) -> Application | Refusal:
+        """Return a peer's response to the challenge ``nonce``, or a refusal if it does not prove its token.
 
         Raises:
-            Refused: if the response is invalid, or the token is wrong.
+            FrameError: if the response is invalid.
         """
-        try:
-            answer = decode_greeting(header, Application)
-        except FrameError as error:
-            raise Refused("invalid", str(error)) from None
+        answer = decode_greeting(header, Application)
         if isinstance(answer, Refusal):
-            raise Refused(answer.reason, f"the worker refuses this gateway: {answer.message}")
+            return Refusal(answer.reason, f"the worker refuses this gateway: {answer.message}")
         if answer.protocol != PROTOCOL:
-            raise Refused(
+            return Refusal(
                 "protocol",
                 f"the gateway (uncork {VERSION}) speaks worker protocol {PROTOCOL}, the worker (uncork "
                 f"{answer.version}) speaks {answer.protocol}; install the same version on both sides",
@@ -169,8 +157,8 @@ class WorkerListener:
         expected = with_worker_proof(self._token(answer.launch), nonce, answer)
         if not is_same(answer.proof, expected.proof):
             if answer.launch is None:
-                raise Refused("token", "the worker's token differs from the gateway's")
-            raise Refused("token", f"the worker is not launch {answer.launch} of this gateway")
+                return Refusal("token", "the worker's token differs from the gateway's")
+            return Refusal("token", f"the worker is not launch {answer.launch} of this gateway")
         return answer
 
     def admit(self, transport: asyncio.Transport, application: Application, nonce: bytes) -> None:
@@ -187,9 +175,9 @@ class WorkerListener:
         token = self._token(application.launch)
         transport.write(encode_greeting(with_gateway_proof(token, nonce, application.nonce, welcome)))
 
-    def refused(self, peer: str, refused: Refused) -> None:
-        self._on_refusal(refused.reason)
-        self._log.refused(refused.reason, peer, str(refused))
+    def refused(self, peer: str, refusal: Refusal) -> None:
+        self._on_refusal(refusal.reason)
+        self._log.refused(refusal.reason, peer, refusal.message)
 
     def _token(self, launch: int | None) -> bytes:
         return self._port.token if launch is None else launch_token(self._port.launch_secret, launch)
@@ -221,12 +209,12 @@ class Introduction(asyncio.Protocol):
         pending[self] = None
         self._connecting = asyncio.create_task(self._connect(connection))
         self._connecting.add_done_callback(lambda _: self._release(connection))
-        too_slow = Refused("timeout", _TOO_SLOW if self._listener.tls is None else _TOO_SLOW_TLS)
+        too_slow = Refusal("timeout", _TOO_SLOW if self._listener.tls is None else _TOO_SLOW_TLS)
         self._timeout = asyncio.get_running_loop().call_later(_HANDSHAKE_S, self._refuse, too_slow)
 
     def make_room(self) -> None:
         """End the handshake, to make room for a newer one."""
-        self._refuse(Refused("too_many", f"{_MOST_PENDING} newer handshakes are pending"))
+        self._refuse(Refusal("too_many", f"{_MOST_PENDING} newer handshakes are pending"))
         if self._transport is not None and self._listener.tls is not None:
             self._transport.abort()  # the peers that end their TLS in time may be too many
 
@@ -240,7 +228,7 @@ class Introduction(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         if self._listener.requires_certificate and not _certificate(transport):
-            self._refuse(Refused("tls", "this gateway requires a certificate of the worker; give --tls-cert"))
+            self._refuse(Refusal("tls", "this gateway requires a certificate of the worker; give --tls-cert"))
         else:
             self._transport.write(encode_greeting(Challenge(self._nonce, PROTOCOL, VERSION)))
 
@@ -251,9 +239,7 @@ class Introduction(asyncio.Protocol):
         try:
             self._read()
         except FrameError as error:
-            self._refuse(Refused("invalid", str(error)))
-        except Refused as refused:
-            self._refuse(refused)
+            self._refuse(Refusal("invalid", str(error)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
@@ -267,7 +253,7 @@ class Introduction(asyncio.Protocol):
             await loop.connect_accepted_socket(lambda: self, connection, ssl=self._listener.tls)
         except OSError as error:
             reason = str(error) or "the peer closed the connection"
-            self._refuse(Refused("tls", f"TLS failed: {reason}"))
+            self._refuse(Refusal("tls", f"TLS failed: {reason}"))
 
     def _release(self, connection: socket.socket) -> None:
         if self._transport is None:
@@ -280,18 +266,20 @@ class Introduction(asyncio.Protocol):
         if len(self._received) < end:
             return
         application = self._listener.answer(self._received[HEAD_BYTES:end], self._nonce)
+        if isinstance(application, Refusal):
+            self._refuse(application)
+            return
         if len(self._received) > end:
             raise FrameError("the worker sent more before it was welcome")
         assert self._transport is not None
         self._end()
         self._listener.admit(self._transport, application, self._nonce)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         if self._has_ended:
             return
-        self._listener.refused(self._peer, refused)
+        self._listener.refused(self._peer, refusal)
         if self._transport is not None:
-            refusal = Refusal(reason=refused.reason, message=str(refused))
             self._transport.write(encode_greeting(refusal))
             if self._listener.tls is not None:
                 asyncio.get_running_loop().call_later(_END_OF_TLS_S, self._transport.abort)
