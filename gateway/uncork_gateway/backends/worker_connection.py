@@ -21,6 +21,7 @@ from uncork_workers.wire.frames import (
     frame_buffers,
     split_payload,
 )
+from uncork_workers.wire.handshake import Application
 from uncork_workers.wire.messages import (
     AnswerHead,
     Batch,
@@ -58,33 +59,6 @@ PoolEvent = Literal["described", "joined", "ready", "leaves", "gone"] | WarmUp |
 * leaves: it gets no more batches; its connection is closed when its current batches end.
 * gone: its connection is closed, and its batches are lost. It had described itself.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """The gateway's knowledge of a worker on TCP before its first frame.
-
-    Attributes:
-        launch: the supervisor's launch that the worker has proved to be; None if another program started it.
-        instance: identifies the process, also across reconnections.
-        index: the index that the gateway has offered; None for a launched worker, which has its launch's.
-    """
-
-    launch: int | None
-    instance: str
-    index: int | None
-
-    def objection(self, hello: Hello) -> str:
-        """Return why a worker's description contradicts its identity; empty if it does not."""
-        if hello.launch != self.launch:
-            return f"it claims to be {_launch(hello.launch)}, but connected as {_launch(self.launch)}"
-        if self.index not in (None, hello.index):
-            return f"it claims index {hello.index}, but was given {self.index}"
-        return ""
-
-
-def _launch(launch: int | None) -> str:
-    return "no launch of the gateway" if launch is None else f"launch {launch} of the gateway"
 
 
 class Executed(NamedTuple):
@@ -141,13 +115,15 @@ class WorkerConnection(asyncio.Protocol):
 
     Args:
         standby: True if the worker gets no batches yet.
-        identity: the identity of a worker on TCP; None on a Unix socket, to which only the supervisor's
-            processes connect.
+        application: how a worker on TCP has proved who it is; None on a Unix socket, to which only the
+            supervisor's processes connect.
+        offered: the index that the gateway has offered to a worker on TCP that it has not launched.
 
     Attributes:
         key: identifies the process, also in the dispatcher; never reused. 0 until ``hello``.
         is_held: True if the worker is on standby until its description may be served; others on standby wait
             for :meth:`WorkerPool.take_over`.
+        is_self_started: True if the worker has proved that another program started it.
         index: the worker's place, once the worker has sent it or the gateway has offered it.
         is_launched: True if the supervisor started the process, and can therefore kill and replace it.
         hello: the description of the service, once the worker has sent it.
@@ -156,13 +132,21 @@ class WorkerConnection(asyncio.Protocol):
         is_retiring, retires_for: True if the worker gets no more batches; the reason to send to it.
     """
 
-    def __init__(self, owner: Owner, *, standby: bool, identity: Identity | None = None) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        *,
+        standby: bool,
+        application: Application | None = None,
+        offered: int | None = None,
+    ) -> None:
         self._owner = owner
         self.standby = standby
-        self.is_held = standby and identity is not None and identity.launch is None
-        self.identity = identity
+        self.application = application
+        self.is_self_started = application is not None and application.launch is None
+        self.is_held = standby and self.is_self_started
         self.key = 0
-        self.index = None if identity is None else identity.index
+        self.index = offered
         self.is_launched = False
         self.hello: Hello | None = None
         self.ready: Ready | None = None
@@ -209,6 +193,15 @@ class WorkerConnection(asyncio.Protocol):
             hello.index, self.state, self.key, pid=hello.pid, host=hello.host, fault=fault, gpus=gpus
         )
 
+    def objection(self, hello: Hello) -> str:
+        """Return why a worker's description contradicts what it has proved; empty if it does not."""
+        known = self.application
+        if known is not None and hello.launch != known.launch:
+            return f"it claims to be {_launch(hello.launch)}, but connected as {_launch(known.launch)}"
+        if self.index not in (None, hello.index):
+            return f"it claims index {hello.index}, but was given {self.index}"
+        return ""
+
     def runs(self, batch: int) -> bool:
         return self._run(batch) is not None
 
@@ -221,7 +214,7 @@ class WorkerConnection(asyncio.Protocol):
         else:
             frame = frame_buffers(batch, bodies)
         size_bytes = sum(map(len, frame))
-        if self.identity is not None and not self._transport.is_closing():
+        if self.application is not None and not self._transport.is_closing():
             # A worker that runs a batch may leave the next one unread if its buffer is full.
             before = self._runs.values() if size_bytes > _SMALL_BYTES else ()
             unread_s = max([USER_TIMEOUT_S, *[run.batch.timeout_s for run in before]])
@@ -256,7 +249,7 @@ class WorkerConnection(asyncio.Protocol):
         """Close the connection. A launched worker then exits; any other gets the reason in a Goodbye."""
         if self._transport is None:
             return
-        if reason and self.identity is not None and self.identity.launch is None:
+        if reason and self.is_self_started:
             self._transport.write(encode_frame(Goodbye(reason, is_final)))
         self._transport.close()
 
@@ -269,7 +262,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self.identity is None:
+        if self.application is None:
             self._share_file(self._transport)
 
     def _share_file(self, transport: asyncio.Transport) -> None:
@@ -340,6 +333,10 @@ class WorkerConnection(asyncio.Protocol):
         del self._runs[reply.batch]
         run.done(Executed(reply, bodies))
         self._owner.has_replied(self)
+
+
+def _launch(launch: int | None) -> str:
+    return "no launch of the gateway" if launch is None else f"launch {launch} of the gateway"
 
 
 def _check_reply(batch: Batch, reply: Reply) -> None:

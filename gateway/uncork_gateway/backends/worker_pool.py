@@ -4,13 +4,11 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import (
     Done,
     FromWorker,
-    Identity,
     OnPiece,
     PoolEvent,
     WorkerConnection,
@@ -67,13 +65,16 @@ class WorkerPool:
 
     async def listen(self, socket_path: str, *, standby: bool = False) -> None:
         """Accept workers on a Unix socket in a private folder; those on ``standby`` wait to take over."""
-        loop = asyncio.get_running_loop()
-        connection = partial(self._connection, standby=standby)
-        self._servers.append(await loop.create_unix_server(connection, socket_path))
+        server = await asyncio.get_running_loop().create_unix_server(
+            lambda: self._add(WorkerConnection(self, standby=standby)), socket_path
+        )
+        self._servers.append(server)
 
     async def attach(self, connected: socket.socket) -> None:
         """Use a socket that is already connected to a worker."""
-        await asyncio.get_running_loop().connect_accepted_socket(self._connection, connected)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: self._add(WorkerConnection(self, standby=False)), connected
+        )
 
     def admit(self, transport: asyncio.Transport, application: Application) -> int:
         """Take over the TCP connection of a worker that has proved its token; return the worker's index.
@@ -81,15 +82,17 @@ class WorkerPool:
         A worker that the supervisor did not launch is on standby until it joins. An older connection of the
         same process counts as lost, because the process has abandoned it.
         """
-        launch, instance = process = application.launch, application.instance
+        launch, process = application.launch, (application.launch, application.instance)
         taken = {worker.index for worker in self._workers}
         index = next(index for index in itertools.count(self._reserved) if index not in taken)
-        identity = Identity(launch=launch, instance=instance, index=index if launch is None else None)
         for older in list(self._workers):
-            if older.identity is not None and (older.identity.launch, older.identity.instance) == process:
+            known = older.application
+            if known is not None and (known.launch, known.instance) == process:
                 older.abort()
                 self.gone(older)
-        connection = self._connection(standby=launch is None or application.standby, identity=identity)
+        standby, offered = (True, index) if launch is None else (application.standby, None)
+        connection = WorkerConnection(self, standby=standby, application=application, offered=offered)
+        self._add(connection)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         return index
@@ -101,8 +104,7 @@ class WorkerPool:
         """
         self._reserved = indexes
         for worker in list(self._workers):
-            offered = None if worker.identity is None else worker.identity.index
-            if offered is not None and offered < indexes:
+            if worker.is_self_started and worker.index is not None and worker.index < indexes:
                 self.retire(worker, "the gateway starts more workers, one with this index")
 
     def self_started(self) -> list[WorkerConnection]:
@@ -279,8 +281,7 @@ class WorkerPool:
 
     # What the connections report
 
-    def _connection(self, *, standby: bool = False, identity: Identity | None = None) -> WorkerConnection:
-        connection = WorkerConnection(self, standby=standby, identity=identity)
+    def _add(self, connection: WorkerConnection) -> WorkerConnection:
         self._workers[connection] = None
         return connection
 
@@ -310,7 +311,7 @@ class WorkerPool:
     def _said_hello(self, worker: WorkerConnection, hello: Hello) -> None:
         if worker.hello is not None:
             raise FrameError("Hello arrived twice")
-        objection = "" if worker.identity is None else worker.identity.objection(hello)
+        objection = worker.objection(hello)
         if not objection and hello.launch in self._by_key:
             objection = f"launch {hello.launch} of the gateway is connected already"
         if objection:
