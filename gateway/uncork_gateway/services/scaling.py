@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from uncork_dispatcher import ApiDemand, ApiStats, AsyncDispatcher, Autoscaler, Decision, ScalingReason
 from uncork_dispatcher.capacity.arrival_history import LOOK_S
@@ -24,17 +24,12 @@ from uncork_gateway.service_log import ServiceLog
 _COUNT_EVERY_S = 1.0
 
 
-class Workers(NamedTuple):
-    """The numbers of workers that run, also of those that wait to be served, and that should run."""
-
-    ready: int
-    target: int
-
-
 class Scaling:
     """Starts or stops workers, according to traffic and estimates.
 
     Args:
+        ready: returns the number of workers that run, also of those that wait to be served.
+        target: returns the number of workers that should run.
         resize: starts or stops workers to reach a number; None if another program scales.
         least, most: the bounds of the number.
         idle_after_s: after this many seconds without requests, the last worker stops, if ``least`` is 0.
@@ -50,7 +45,8 @@ class Scaling:
         dispatcher: AsyncDispatcher[Any, Any],
         *,
         apis: Callable[[], Iterable[str]],
-        workers: Callable[[], Workers],
+        ready: Callable[[], int],
+        target: Callable[[], int],
         resize: Callable[[int], Awaitable[None]] | None,
         least: int,
         most: int,
@@ -71,7 +67,8 @@ class Scaling:
         self._autoscaler = Autoscaler(max(1, least), most)
         self._dispatcher = dispatcher
         self._apis = apis
-        self._workers = workers
+        self._ready = ready
+        self._target = target
         self._resize = resize
         self._is_replacing = is_replacing
         self._clock = clock
@@ -86,7 +83,7 @@ class Scaling:
         if self._is_asleep and not least:
             return
         self._is_asleep = False
-        if self._resize is not None and target != self._workers().target:
+        if self._resize is not None and target != self._target():
             await self._resize(target)
 
     @property
@@ -98,7 +95,7 @@ class Scaling:
         if self._is_asleep:
             return 0
         if self.decision is None or (self.decision.reason.unknown and self.decision.reason.api is None):
-            return max(1, self._workers().target)
+            return max(1, self._target())
         return max(1, self.decision.wanted)
 
     async def run(self) -> None:
@@ -135,9 +132,8 @@ class Scaling:
 
     def _is_idle(self, now: float) -> bool:
         """Return True if no request has arrived, waited or run for so long that the service should sleep."""
-        arrivals = self._arrived()
-        ready, target = self._workers()
-        is_busy = not self._dispatcher.is_empty or ready < target or self._is_replacing()
+        arrivals, is_starting = self._arrived(), self._ready() < self._target()
+        is_busy = not self._dispatcher.is_empty or is_starting or self._is_replacing()
         if is_busy or arrivals != self._arrivals:
             self._arrivals, self._idle_since = arrivals, now
         return now >= self._idle_since + self.idle_after_s
@@ -152,7 +148,7 @@ class Scaling:
             await self.wake()
         if self._is_asleep:
             return
-        if self.is_from_zero and self._workers().ready:
+        if self.is_from_zero and self._ready():
             self.is_from_zero = False
         if not self.least and self._resize is not None and self._is_idle(now):
             await self._sleep()
@@ -166,7 +162,7 @@ class Scaling:
         stats = self._dispatcher.stats()
         demands = self._demands([api for api in stats if not api.rules.workers])
         reserved = sum([api.rules.workers for api in stats])
-        ready, target = self._workers()
+        ready, target = self._ready(), self._target()
         starting = max(0, target - ready)
         self.decision = self._autoscaler.look(
             demands, running=ready, starting=starting, now=now, reserved=reserved

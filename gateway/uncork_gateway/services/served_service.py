@@ -26,7 +26,7 @@ from uncork_gateway.services.catalogue import Catalogue
 from uncork_gateway.services.joining import Joining
 from uncork_gateway.services.lethal_batches import LethalBatches
 from uncork_gateway.services.memory_limits import MemoryLimits
-from uncork_gateway.services.scaling import Scaling, Workers
+from uncork_gateway.services.scaling import Scaling
 from uncork_gateway.services.view import GpuGauges, ServiceView
 from uncork_gateway.services.worker_events import SupervisorActions, WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
@@ -152,16 +152,14 @@ class ServedService:
         it.
         """
 
-        def workers() -> Workers:
-            ready = len(self.pool.ready())
-            if target is None:
-                return Workers(ready, ready)
-            return Workers(ready + len(self.pool.held()), target())
+        def ready() -> int:
+            return len(self.pool.ready()) + (0 if target is None else len(self.pool.held()))
 
         scaling = Scaling(
             self.batching.dispatcher,
             apis=lambda: self._apis.in_force,
-            workers=workers,
+            ready=ready,
+            target=target or ready,
             resize=resize,
             least=least,
             most=most,

@@ -21,7 +21,7 @@ from uncork_dispatcher import (
     Estimate,
     ScalingReason,
 )
-from uncork_gateway.services.scaling import Scaling, Workers
+from uncork_gateway.services.scaling import Scaling
 
 # A row takes 50 ms and shares nothing with others, so 100 rows/s need more than five workers.
 BY_ROWS = Estimate(intercept_s=0.001, slope_s=0.05, spread=0.0, earned_rows=64)
@@ -57,7 +57,8 @@ class Stage:
         self.scaling = Scaling(
             cast(AsyncDispatcher[Any, Any], self),
             apis=lambda: ["predict"],
-            workers=lambda: Workers(self.count - self.starting, self.count),
+            ready=lambda: self.count - self.starting,
+            target=lambda: self.count,
             resize=self.resize if managed else None,
             least=least,
             most=most,
