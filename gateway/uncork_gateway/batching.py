@@ -7,8 +7,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.registry import Collector
-
 from uncork_dispatcher import ApiRules, AsyncDispatcher, Observer, Runner
 from uncork_gateway.connection.bursts import Bursts
 from uncork_gateway.pages.status.service_status import Served, ServiceStatus
@@ -17,9 +15,10 @@ from uncork_gateway.requests.classes import Classes
 from uncork_gateway.requests.coalescing import Coalescing
 from uncork_gateway.requests.shadow import ShadowTally
 from uncork_gateway.telemetry.access_log import BatchLog
+from uncork_gateway.telemetry.exposition import Collect
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.handler_metrics import HandlerMetrics
-from uncork_gateway.telemetry.live_state import LiveState
+from uncork_gateway.telemetry.live_state import live_state
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recorder import Recorder
 from uncork_workers.wire.schema import ApiDescription
@@ -51,7 +50,7 @@ class Batching:
         is_shadow: True if it only gets copies of other versions' requests.
         shadow: counts the copied requests by outcome.
         handler_metrics: what the handlers of a service record.
-        collectors: collect the metrics, without a label for the service.
+        collectors: return the metrics, without a label for the service.
         on_removed: called with the name of each API that is removed.
     """
 
@@ -114,18 +113,18 @@ class Batching:
             is_proxy=is_proxy,
             has_goal=has_goal,
         )
-        self.collectors: list[Collector] = [
-            self.metrics,
-            LiveState(
-                apis=lambda: [api for api in self.dispatcher.stats() if served.serves(api.name)],
-                workers=served.worker_states,
-                restarts=lambda: served.restarts,
-                startup_s=lambda: self.dispatcher.startup_s,
+        self.collectors: list[Collect] = [
+            self.metrics.collect,
+            lambda: live_state(
+                [api for api in self.dispatcher.stats() if served.serves(api.name)],
+                workers=served.worker_states(),
+                restarts=served.restarts,
+                startup_s=self.dispatcher.startup_s,
                 classes=self.metrics.classes,
                 has_goal=has_goal,
             ),
-            self.shadow,
-            *([] if is_proxy else [self.handler_metrics]),
+            self.shadow.collect,
+            *([] if is_proxy else [self.handler_metrics.collect]),
         ]
 
     def classes(self, api: ApiDescription) -> Classes | None:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
 from uncork_gateway.batching import Batching
@@ -18,7 +17,7 @@ from uncork_gateway.pages.status.document import SettingsChange
 from uncork_gateway.pages.status.service_status import StatusBuilder
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.settings import ServerSettings
-from uncork_gateway.telemetry.exposition import Exposition
+from uncork_gateway.telemetry.exposition import Collect, Exposition
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.versions import ServiceName
 
@@ -173,7 +172,7 @@ class FrontEnd:
         """Return the metrics; see :meth:`Exposition.render`."""
         return self.exposition.render(accept)
 
-    def _collectors(self) -> list[tuple[str, list[Collector]]]:
+    def _collectors(self) -> list[tuple[str, list[Collect]]]:
         """Return the collectors of each service by its name, without what they no longer serve."""
         for service in self.services:
             service.served.expire()

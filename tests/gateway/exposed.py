@@ -1,19 +1,17 @@
 """Metrics as Prometheus reads them."""
 
-from collections.abc import Sequence
-
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
-from uncork_gateway.telemetry.exposition import Exposition
+from uncork_gateway.telemetry.exposition import Collect, Exposition
 
 
 class Measured:
     """What has metrics; without a name, they have no label ``service``."""
 
-    def __init__(self, *collectors: Collector, name: str = "") -> None:
+    def __init__(self, *collectors: Collect, name: str = "") -> None:
         self.name = name
-        self.collectors: Sequence[Collector] = collectors
+        self.collectors = collectors
 
 
 def exposition_of(*services: Measured) -> Exposition:
@@ -23,4 +21,4 @@ def exposition_of(*services: Measured) -> Exposition:
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:
     """Return a registry with the metrics of one service without a name."""
-    return exposition_of(Measured(*collectors)).registry
+    return exposition_of(Measured(*[one.collect for one in collectors])).registry

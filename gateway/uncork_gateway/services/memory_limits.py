@@ -39,7 +39,7 @@ class MemoryLimits:
         self._gauge = Gauge("uncork_batch_limit", text, ["api", "worker"], registry=None)
         text = "Calls of handlers that ran out of memory."
         self._failures = Counter("uncork_memory_failures", text, ["api"], registry=None)
-        batching.collectors += [self._gauge, self._failures]
+        batching.collectors += [self._gauge.collect, self._failures.collect]
         batching.on_removed.append(self._removed)
 
     def of(self, api: str, index: int) -> float | None:

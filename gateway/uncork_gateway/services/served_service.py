@@ -27,7 +27,7 @@ from uncork_gateway.services.joining import Joining
 from uncork_gateway.services.lethal_batches import LethalBatches
 from uncork_gateway.services.memory_limits import MemoryLimits
 from uncork_gateway.services.scaling import Scaling
-from uncork_gateway.services.view import GpuGauges, ServiceView
+from uncork_gateway.services.view import ServiceView, gpu_gauges
 from uncork_gateway.services.worker_events import SupervisorActions, WorkerEvents
 from uncork_workers.wire.schema import ServiceDescription
 
@@ -110,7 +110,7 @@ class ServedService:
             finished_batch=supervisor.finished_batch,
             reserved=settings.workers,
         )
-        self.batching.collectors.append(GpuGauges(self.pool.slots))
+        self.batching.collectors.append(lambda: gpu_gauges(self.pool.slots()))
         self._joining = Joining(
             self.pool, self._apis, self.events, is_from_zero=lambda: self.view.is_from_zero
         )
@@ -126,7 +126,7 @@ class ServedService:
             ["reason"],
             registry=None,
         )
-        self.batching.collectors.append(refused)
+        self.batching.collectors.append(refused.collect)
         self._listener = WorkerListener(
             self.pool,
             port,
@@ -170,7 +170,7 @@ class ServedService:
         self.view.current_scaling = scaling
         wanted = Gauge("uncork_workers_wanted", "Workers that the traffic needs.", registry=None)
         wanted.set_function(lambda: scaling.wanted)
-        self.batching.collectors.append(wanted)
+        self.batching.collectors.append(wanted.collect)
         return scaling
 
     def prepare(self, settings: GatewaySettings) -> Change:

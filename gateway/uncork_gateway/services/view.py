@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from uncork_dispatcher import Decision
 from uncork_gateway.backends.slot import BackendSlot
@@ -112,23 +111,18 @@ class ServiceView:
         self._apis.forget_removed()
 
 
-class GpuGauges(Collector):
-    """Collects what workers report of their GPUs. ``slots`` returns the workers, the newest last."""
-
-    def __init__(self, slots: Callable[[], Sequence[BackendSlot]]) -> None:
-        self._slots = slots
-
-    def collect(self) -> Iterable[Metric]:
-        # While a worker takes over, two have one place.
-        workers = {slot.index: slot.gpus for slot in self._slots() if slot.gpus and slot.state != "starting"}
-        for name, (text, read) in _READINGS.items():
-            gauge = GaugeMetricFamily(name, text, labels=["worker", "gpu"])
-            for worker, gpus in sorted(workers.items()):
-                for label, gpu in gpus.items():
-                    value = read(gpu)
-                    if value is not None:
-                        gauge.add_metric([str(worker), label], value)
-            yield gauge
+def gpu_gauges(slots: Sequence[BackendSlot]) -> Iterator[Metric]:
+    """Yield what workers report of their GPUs. ``slots`` are the workers, the newest last."""
+    # While a worker takes over, two have one place.
+    workers = {slot.index: slot.gpus for slot in slots if slot.gpus and slot.state != "starting"}
+    for name, (text, read) in _READINGS.items():
+        gauge = GaugeMetricFamily(name, text, labels=["worker", "gpu"])
+        for worker, gpus in sorted(workers.items()):
+            for label, gpu in gpus.items():
+                value = read(gpu)
+                if value is not None:
+                    gauge.add_metric([str(worker), label], value)
+        yield gauge
 
 
 _READINGS: dict[str, tuple[str, Callable[[Gpu], float | None]]] = {

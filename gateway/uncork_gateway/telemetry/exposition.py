@@ -24,18 +24,22 @@ _OPEN_METRICS = "application/openmetrics-text"
 _as_open_metrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest
 
 
+Collect = Callable[[], Iterable[Metric]]
+"""Returns metrics at this moment."""
+
+
 class Exposition(Collector):
     """The metrics of this process, and those of each service in it.
 
     Args:
-        services: returns the label ``service`` of each service, empty for none, and its collectors, which do
-            not set it. A proxy's servers count as one service.
+        services: returns the label ``service`` of each service, empty for none, and what returns its metrics,
+            which lack the label. A proxy's servers count as one service.
 
     Attributes:
         registry: collects all of them.
     """
 
-    def __init__(self, services: Callable[[], Iterable[tuple[str, Sequence[Collector]]]]) -> None:
+    def __init__(self, services: Callable[[], Iterable[tuple[str, Sequence[Collect]]]]) -> None:
         self._services = services
         self._unlike: set[tuple[str, str]] = set()
         self.registry = CollectorRegistry()
@@ -58,8 +62,8 @@ class Exposition(Collector):
         merged: dict[str, Metric] = {}
         for name, collectors in self._services():
             label = {"service": name} if name else {}
-            for collector in collectors:
-                for metric in collector.collect():
+            for collect in collectors:
+                for metric in collect():
                     whole = merged.setdefault(
                         metric.name, Metric(metric.name, metric.documentation, metric.type)
                     )

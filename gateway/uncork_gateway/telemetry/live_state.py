@@ -2,62 +2,55 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from uncork_dispatcher import ApiRules, ApiStats, ClassStats
 
 _GOAL = "uncork_goal_seconds"
 
 
-@dataclass(eq=False, kw_only=True)
-class LiveState(Collector):
-    """Collects the gauges of APIs and workers.
+def live_state(
+    apis: Sequence[ApiStats],
+    *,
+    workers: Iterable[str],
+    restarts: int,
+    startup_s: float | None = None,
+    classes: Callable[[str], tuple[str, str] | None] = lambda api: None,
+    has_goal: bool = True,
+) -> Iterator[Metric]:
+    """Yield the gauges of APIs and workers.
 
-    Attributes:
-        workers: returns the state of each worker.
-        startup_s: returns the seconds that launched workers usually take until ready; None before the first
-            launch.
+    Args:
+        workers: the state of each worker.
+        startup_s: the seconds that launched workers usually take until ready; None before the first launch.
         classes: returns the names of an API's classes; None if it has one.
         has_goal: True if the APIs have a latency goal.
     """
-
-    apis: Callable[[], list[ApiStats]]
-    workers: Callable[[], Iterable[str]]
-    restarts: Callable[[], int]
-    startup_s: Callable[[], float | None] = lambda: None
-    classes: Callable[[str], tuple[str, str] | None] = lambda api: None
-    has_goal: bool = True
-
-    def collect(self) -> Iterable[Metric]:
-        apis = self.apis()
-        for name, (text, read) in _READINGS.items():
-            if name == _GOAL and not self.has_goal:
-                continue
-            gauge = GaugeMetricFamily(name, text, labels=["api", "class"])
-            for api in apis:
-                names, of_bulk = self.classes(api.name), _OF_BULK.get(name)
-                if names is None or of_bulk is None or api.bulk is None:
-                    gauge.add_metric([api.name], read(api))
-                else:
-                    gauge.add_metric([api.name, names[0]], read(api))
-                    gauge.add_metric([api.name, names[1]], of_bulk(api.rules, api.bulk))
-            yield gauge
-        workers = GaugeMetricFamily("uncork_workers", "Workers by state.", labels=["state"])
-        states = {**dict.fromkeys(("starting", "idle", "busy"), 0), **Counter(self.workers())}
-        for state, count in states.items():
-            workers.add_metric([state], count)
-        yield workers
-        startup_s = self.startup_s()
-        if startup_s is not None:
-            text = "Usual time from the launch of a worker until it is ready."
-            yield GaugeMetricFamily("uncork_worker_start_seconds", text, value=startup_s)
-        restarts = CounterMetricFamily("uncork_worker_restarts", "Worker restarts.")
-        restarts.add_metric([], self.restarts())
-        yield restarts
+    for name, (text, read) in _READINGS.items():
+        if name == _GOAL and not has_goal:
+            continue
+        gauge = GaugeMetricFamily(name, text, labels=["api", "class"])
+        for api in apis:
+            names, of_bulk = classes(api.name), _OF_BULK.get(name)
+            if names is None or of_bulk is None or api.bulk is None:
+                gauge.add_metric([api.name], read(api))
+            else:
+                gauge.add_metric([api.name, names[0]], read(api))
+                gauge.add_metric([api.name, names[1]], of_bulk(api.rules, api.bulk))
+        yield gauge
+    by_state = GaugeMetricFamily("uncork_workers", "Workers by state.", labels=["state"])
+    states = {**dict.fromkeys(("starting", "idle", "busy"), 0), **Counter(workers)}
+    for state, count in states.items():
+        by_state.add_metric([state], count)
+    yield by_state
+    if startup_s is not None:
+        text = "Usual time from the launch of a worker until it is ready."
+        yield GaugeMetricFamily("uncork_worker_start_seconds", text, value=startup_s)
+    counter = CounterMetricFamily("uncork_worker_restarts", "Worker restarts.")
+    counter.add_metric([], restarts)
+    yield counter
 
 
 _OF_BULK: dict[str, Callable[[ApiRules, ClassStats], float]] = {

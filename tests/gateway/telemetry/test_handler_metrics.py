@@ -83,7 +83,7 @@ def test_a_name_is_of_one_kind_in_all_services(caplog: pytest.LogCaptureFixture)
     first, second = HandlerMetrics(), HandlerMetrics()
     first.add("echo", reply(counts=[("faces", {}, 1)]))
     second.add("echo", reply(observed={"faces": [1.0]}))
-    exposition = exposition_of(Measured(first, name="first"), Measured(second, name="second"))
+    exposition = exposition_of(Measured(first.collect, name="first"), Measured(second.collect, name="second"))
     for _ in range(2):
         text = exposition.render()[0].decode()
 

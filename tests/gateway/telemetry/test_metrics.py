@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
 from tests.dispatcher.batches import batch_of, submitted
 from tests.gateway.exposed import Measured, exposition_of
@@ -33,7 +32,8 @@ from uncork_dispatcher.learning.measures import Padding
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.workers.share import Share
 from uncork_gateway.telemetry.distribution import Distribution
-from uncork_gateway.telemetry.live_state import LiveState
+from uncork_gateway.telemetry.exposition import Collect
+from uncork_gateway.telemetry.live_state import live_state
 from uncork_gateway.telemetry.metrics import _COUNTS, SECONDS_BOUNDS, ApiTally, Metrics
 
 API = {"api": "echo"}
@@ -56,7 +56,7 @@ class Series(NamedTuple):
 Reading = dict[Series, float]
 
 
-def read(*collectors: Collector) -> Reading:
+def read(*collectors: Collect) -> Reading:
     """Return the metrics of a service as Prometheus parses them."""
     families = text_string_to_metric_families(exposition_of(Measured(*collectors)).render()[0].decode())
     return {
@@ -81,12 +81,6 @@ async def traffic() -> Reading:
         return BatchResult(payloads_of(job), chunks=[(rows, 0.010 + 0.001 * rows)])
 
     dispatcher = AsyncDispatcher(TaskRunner(echo), observers=(metrics,))
-    live = LiveState(
-        apis=dispatcher.stats,
-        workers=lambda: ["idle", "busy", "busy"],
-        restarts=lambda: 7,
-        startup_s=lambda: 12.5,
-    )
     dispatcher.set_api(ApiRules(name="echo", goal_s=50, max_batch_rows=5))
     dispatcher.set_api(ApiRules(name="quiet"))
     with pytest.raises(RequestShed):
@@ -104,7 +98,8 @@ async def traffic() -> Reading:
     metrics.api("quiet").answered(200, 0.001)
     metrics.api("quiet").answered(503, 0.001)
     metrics.api("quiet").answered(422, 0.001)
-    reading = read(metrics, live)
+    live = live_state(dispatcher.stats(), workers=["idle", "busy", "busy"], restarts=7, startup_s=12.5)
+    reading = read(metrics.collect, lambda: live)
     running.cancel()
     held.cancel()
     return reading
@@ -202,7 +197,7 @@ def test_batches_ahead_are_counted() -> None:
     for batch.is_ahead in (False, True, True):
         metrics.batch_started(batch)
 
-    assert value(read(metrics), "uncork_batches_ahead_total", **API) == 2
+    assert value(read(metrics.collect), "uncork_batches_ahead_total", **API) == 2
 
 
 def test_batches_that_nobody_answered_are_counted() -> None:
@@ -213,7 +208,7 @@ def test_batches_that_nobody_answered_are_counted() -> None:
         batch = batch_of(submitted(), api="echo")
         metrics.batch_started(batch)
         metrics.batch_ended(batch, outcome)
-    reading = read(metrics)
+    reading = read(metrics.collect)
 
     assert [value(reading, "uncork_batches_total", **API, outcome=each) for each in outcomes] == [1, 1]
     assert value(reading, "uncork_batch_rows_count", **API) == 2
@@ -226,7 +221,7 @@ def test_the_share_of_padding_is_shown() -> None:
         Api(ApiRules(name=name)).stats(0.0, Share(), fits=math.inf) for name in ("rows", "texts")
     ]
     texts = texts._replace(padding=Padding("longest", 0.25))
-    reading = read(LiveState(apis=lambda: [rows, texts], workers=list, restarts=int))
+    reading = read(lambda: live_state([rows, texts], workers=[], restarts=0))
 
     assert value(reading, "uncork_batch_padding_ratio", api="texts") == 0.25
     assert value(reading, "uncork_batch_padding_ratio", api="rows") == 0
@@ -245,18 +240,17 @@ def test_workers_are_counted_by_state(reading: Reading) -> None:
 def test_who_has_no_goal_shows_none() -> None:
     """A proxy without a goal lacks only the goal's gauge."""
     stats = Api(ApiRules(name="echo")).stats(0.0, Share(), fits=math.inf)
-    live = LiveState(apis=lambda: [stats], workers=list, restarts=lambda: 0, has_goal=False)
-    reading = read(Metrics(), live)
+    reading = read(Metrics().collect, lambda: live_state([stats], workers=[], restarts=0, has_goal=False))
 
     assert value(reading, "uncork_goal_seconds", **API) is None
     assert value(reading, "uncork_max_batch_rows", **API) == 1000
 
 
 def test_the_time_of_a_start_is_absent_before_the_first(reading: Reading) -> None:
-    before = LiveState(apis=list, workers=list, restarts=lambda: 0)
+    before = read(lambda: live_state([], workers=[], restarts=0))
 
     assert value(reading, "uncork_worker_start_seconds") == 12.5
-    assert value(read(before), "uncork_worker_start_seconds") is None
+    assert value(before, "uncork_worker_start_seconds") is None
 
 
 def test_the_version_is_told(reading: Reading) -> None:
