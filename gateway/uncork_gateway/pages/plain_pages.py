@@ -23,7 +23,7 @@ from uncork_gateway.auth import (
 from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.dashboard.feed import Commands
 from uncork_gateway.pages.dashboard.page import Dashboard
-from uncork_gateway.pages.home import FOR_OPERATORS, Home, HomePage
+from uncork_gateway.pages.home import FOR_OPERATORS, Home, home_routes
 from uncork_gateway.pages.nearest import OF_ROUTER, methods_of, not_served, options
 from uncork_gateway.pages.status.service_status import Front
 
@@ -83,8 +83,8 @@ class Pages:
         operating = [*status, *events, *operating]
         self.admin_app: ASGIApp | None = None
         if has_admin:
-            home = HomePage(lambda: Home(front.server(), not_ready_reason=front.unready()), FOR_OPERATORS)
-            routes = [*home.routes(), *self._health_routes(lambda: None), *pages, *operating]
+            home = home_routes(lambda: Home(front.server(), not_ready_reason=front.unready()), FOR_OPERATORS)
+            routes = [*home, *self._health_routes(lambda: None), *pages, *operating]
             admin = _app(routes, self._admin_error)
             self.admin_app = RefuseOtherSites(admin, lambda: front.settings.clients.allowed_hosts, error)
             self._admin_methods = methods_of(admin.routes)

@@ -16,7 +16,7 @@ from uncork_gateway.headers import route_path
 from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
-from uncork_gateway.pages.home import DASHBOARD, FOR_CLIENTS, FOR_OPERATORS, Home, HomePage
+from uncork_gateway.pages.home import DASHBOARD, FOR_CLIENTS, FOR_OPERATORS, Home, home_routes
 from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, ModelVersions, default_of
 from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.models.unserved import why_unserved
@@ -65,7 +65,6 @@ class ServicePages:
         links = FOR_CLIENTS if has_admin else FOR_CLIENTS | FOR_OPERATORS
         if not front.settings.dashboard:
             links = {title: path for title, path in links.items() if title != DASHBOARD}
-        home = HomePage(self._home, links, keys=lambda: front.settings.keys)
         self.pages = Pages(
             front,
             commands=self._commands,
@@ -77,7 +76,7 @@ class ServicePages:
                 *models.routes(),
             ],
             operating=[*triton.statistics_routes(), *(loading_routes(operators) if has_admin else [])],
-            free=[*home.routes(), *docs_routes()],
+            free=[*home_routes(self._home, links, keys=lambda: front.settings.keys), *docs_routes()],
             like_readyz=["/ping"],  # which Amazon SageMaker asks
             error=_error,
             on_http_error=self._http_error,

@@ -1,7 +1,7 @@
 """The page at ``/``: liveness as JSON for programs, APIs and links for browsers."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -31,10 +31,13 @@ _DASHBOARD = _OURS.parent / "dashboard/files"
 _ALIVE = {"status": "alive"}
 _NAME = "Uncork"
 _HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
-_LOCKED = (
-    "This server requires an API key, sent as <code>Authorization: Bearer KEY</code> or "
-    "<code>X-Api-Key: KEY</code>. The docs page asks for it."
-)
+_LOCKED = {
+    "name": _NAME,
+    "state": "",
+    "text": "This server requires an API key, sent as <code>Authorization: Bearer KEY</code> or "
+    "<code>X-Api-Key: KEY</code>. The docs page asks for it.",
+    "sections": "",
+}
 
 
 class Home(NamedTuple):
@@ -47,67 +50,51 @@ class Home(NamedTuple):
     models: Sequence[str] = ()
 
 
-class HomePage:
-    """The page and its files.
+def home_routes(
+    home: Callable[[], Home], links: Mapping[str, str], *, keys: AcceptedKeys = lambda: None
+) -> list[Route]:
+    """Return the routes of the page and its files; they require no API key.
 
     Args:
         links: paths of the pages that the reader can open, by title.
         keys: returns the API keys that open the full page; None if it needs no key.
     """
+    shared = {name: _DASHBOARD / name for name in ("dashboard.css", "icon.svg")}
+    own = {name: _OURS / name for name in ("home.css", "home.js")}
+    assets, links_to_pages = Assets(_PREFIX, shared | THEME | own), _links(links)
 
-    def __init__(
-        self,
-        home: Callable[[], Home],
-        links: dict[str, str],
-        *,
-        keys: AcceptedKeys = lambda: None,
-    ) -> None:
-        self._home = home
-        self._links = _links(links)
-        self._keys = keys
-        shared = {name: _DASHBOARD / name for name in ("dashboard.css", "icon.svg")}
-        own = {name: _OURS / name for name in ("home.css", "home.js")}
-        self._assets = Assets(_PREFIX, shared | THEME | own)
-
-    def routes(self) -> list[Route]:
-        """Return the routes of the page and its files; they require no API key."""
-        return [Route("/", self._answer), self._assets.route()]
-
-    async def _answer(self, request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         if wants_html(request, instead_of=JSON):
-            reply = html_page(await self._page(request))
+            reply = html_page(await page(request))
         else:
             reply = JSONResponse(_ALIVE)
         reply.headers["vary"] = "accept"
         return reply
 
-    async def _page(self, request: Request) -> str:
-        keys = self._keys()
-        if keys is None or keys.admit(request.scope["headers"]):
-            parts = self._parts(self._home(), base_url=_base_url(request), wants_key=keys is not None)
+    async def page(request: Request) -> str:
+        accepted = keys()
+        if accepted is None or accepted.admit(request.scope["headers"]):
+            parts = _parts(home(), base_url=_base_url(request), wants_key=accepted is not None)
+            parts["links"] = links_to_pages
         else:
-            parts = {
-                "name": _NAME,
-                "state": "",
-                "text": _LOCKED,
-                "links": _links({"Docs": FOR_CLIENTS["Docs"]}),
-                "sections": "",
-            }
-        files = {name: f"docs/{url}" for name, url in (await self._assets.urls()).items()}
+            parts = {**_LOCKED, "links": _links({"Docs": FOR_CLIENTS["Docs"]})}
+        files = {name: f"docs/{url}" for name, url in (await assets.urls()).items()}
         return Template((_OURS / "home.html").read_text(encoding="utf-8")).substitute(parts, **files)
 
-    def _parts(self, home: Home, *, base_url: str, wants_key: bool) -> dict[str, str]:
-        sections = [_api(api, base_url, wants_key=wants_key) for api in home.apis]
-        if home.models:
-            sections.append(_models(home.models))
-        tone, state = ("warn", "not ready") if home.not_ready_reason else ("good", "ready")
-        return {
-            "name": escape(home.name or _NAME),
-            "state": f'<span class="pill" data-tone="{tone}">{state}</span>',
-            "text": escape(home.not_ready_reason or _first_line(home.text)),
-            "links": self._links,
-            "sections": "".join(sections),
-        }
+    return [Route("/", answer), assets.route()]
+
+
+def _parts(home: Home, *, base_url: str, wants_key: bool) -> dict[str, str]:
+    sections = [_api(api, base_url, wants_key=wants_key) for api in home.apis]
+    if home.models:
+        sections.append(_models(home.models))
+    tone, state = ("warn", "not ready") if home.not_ready_reason else ("good", "ready")
+    return {
+        "name": escape(home.name or _NAME),
+        "state": f'<span class="pill" data-tone="{tone}">{state}</span>',
+        "text": escape(home.not_ready_reason or _first_line(home.text)),
+        "sections": "".join(sections),
+    }
 
 
 def _api(api: ApiDescription, base_url: str, *, wants_key: bool) -> str:
@@ -125,7 +112,7 @@ def _models(names: Sequence[str]) -> str:
     return f'<section class="card models"><h2>Models</h2><p>{text}</p><p>{links}</p></section>'
 
 
-def _links(links: dict[str, str]) -> str:
+def _links(links: Mapping[str, str]) -> str:
     html = "".join(_link(*link) for link in links.items())
     missing = [name for name in links if name in _PACKAGES and package_folder(_PACKAGES[name]) is None]
     if missing:
