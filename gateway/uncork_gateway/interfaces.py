@@ -111,9 +111,11 @@ class Connection(Observers, Protocol):
 
     number: int
     """Identifies the connection; never used twice."""
-    transport: asyncio.Transport
     pool: BodyPool
     """The memory that incomplete bodies share."""
+
+    @property
+    def transport(self) -> asyncio.Transport: ...
 
     @property
     def has_chunks(self) -> bool:

@@ -70,59 +70,10 @@ def _with_id(send: Send, request_id: bytes) -> Send:
     return send_with_id
 
 
-class _Response(asyncio.Transport):
-    """The part of a response that the server has not sent yet.
-
-    Attributes:
-        start: status and headers; None until the response begins.
-        is_whole: True if nothing more will be written.
-        is_cut: True if the response cannot be completed.
-        changed: set when there is something to do.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.start: tuple[int, list[Header]] | None = None
-        self.is_whole = self.is_cut = False
-        self.changed = asyncio.Event()
-        self._unsent = bytearray()
-
-    def begin(self, status: int, headers: list[Header]) -> None:
-        self.start = status, headers
-        self.changed.set()
-
-    def end(self) -> None:
-        self.is_whole = True
-        self.changed.set()
-
-    def take(self) -> bytes:
-        """Remove and return the unsent bytes."""
-        taken = bytes(self._unsent)
-        self._unsent.clear()
-        return taken
-
-    # asyncio.Transport
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._unsent += data
-        self.changed.set()
-
-    def get_write_buffer_size(self) -> int:
-        return len(self._unsent)
-
-    def is_closing(self) -> bool:
-        return self.is_cut
-
-    def close(self) -> None:
-        self.is_cut = True
-        self.changed.set()
-
-    def abort(self) -> None:
-        self.close()
-
-
-class _Exchange:
+class _Exchange(asyncio.Transport):
     """One request and its response; the :class:`~uncork_gateway.interfaces.Connection` of the request.
+
+    As the transport, it keeps the part of the body that the server has not sent yet.
 
     Attributes:
         number: identifies the client, as far as the server does.
@@ -132,13 +83,23 @@ class _Exchange:
     has_chunks = False
 
     def __init__(self, listener: ListenerContext, scope: Scope) -> None:
+        super().__init__()
         client = scope.get("client")
         self.number = next(connection_numbers) if client is None else hash(tuple(client))
         self.pool = listener.pool
         self.traces = listener.traces
         self._listener = listener
-        self._response = _Response()
-        self.transport: asyncio.Transport = self._response
+        self._start: tuple[int, list[Header]] | None = None
+        """Status and headers; None until the response begins."""
+        self._is_whole = self._is_cut = False
+        """True if nothing more will be written; True if the response cannot be completed."""
+        self._changed = asyncio.Event()
+        """Set when there is something to do."""
+        self._unsent = bytearray()
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        return self
 
     @property
     def access_log(self) -> bool:
@@ -157,7 +118,7 @@ class _Exchange:
 
     async def _receive_body(self, request: FastPathRequest, receive: Receive) -> bool:
         """Pass on the body until it is complete or rejected; return False if the client has gone."""
-        while self._response.start is None:
+        while self._start is None:
             message = await receive()
             if message["type"] != "http.request":
                 return False
@@ -177,7 +138,7 @@ class _Exchange:
             leaving.cancel()
 
     async def _until_left(self, receive: Receive) -> None:
-        if self._response.is_whole:
+        if self._is_whole:
             return  # To receive could ask a client for the body that waits with it.
         message = await receive()
         if message["type"] != "http.disconnect":
@@ -187,26 +148,26 @@ class _Exchange:
     def _client_left(self, leaving: asyncio.Task[None]) -> None:
         if not leaving.cancelled():
             leaving.exception()  # raised where the response is sent, unless that has ended
-            self._response.changed.set()
+            self._changed.set()
 
     async def _send_response(self, send: Send, leaving: "asyncio.Task[None]") -> None:
-        response = self._response
-        await response.changed.wait()
-        if response.start is not None:
-            status, headers = response.start
+        await self._changed.wait()
+        if self._start is not None:
+            status, headers = self._start
             await send({"type": "http.response.start", "status": status, "headers": headers})
             while True:
-                response.changed.clear()
-                body, is_whole = response.take(), response.is_whole
+                self._changed.clear()
+                body, is_whole = bytes(self._unsent), self._is_whole
+                self._unsent.clear()
                 if body or is_whole:
                     await send({"type": "http.response.body", "body": body, "more_body": not is_whole})
                 if is_whole:
                     return
-                if response.is_cut:
+                if self._is_cut:
                     raise ResponseCutShort("the response could not be completed; the log says why")
                 if leaving.done():
                     break
-                await response.changed.wait()
+                await self._changed.wait()
         leaving.result()
 
     # Called by the request
@@ -215,24 +176,45 @@ class _Exchange:
         has_body = status not in WITHOUT_BODY
         length = [(CONTENT_LENGTH, b"%d" % len(body))] if has_body else []
         self._begin(request, status, head, length)
-        self._response.write(body if has_body else b"")
-        self._response.end()
+        self.write(body if has_body else b"")
+        self.end_reply(request)
 
     def begin_reply(self, request: QueuedRequest, status: int, head: bytes) -> None:
         self._begin(request, status, head, [])
 
     def _begin(self, request: QueuedRequest, status: int, head: bytes, others: list[Header]) -> None:
         headers = [(name.lower(), value) for name, value in _split(head)]
-        self._response.begin(status, [*headers, *others, (REQUEST_ID, request.request_id)])
+        self._start = status, [*headers, *others, (REQUEST_ID, request.request_id)]
+        self._changed.set()
 
     def end_reply(self, request: QueuedRequest) -> None:
-        self._response.end()
+        self._is_whole = True
+        self._changed.set()
 
     def send_continue(self) -> None:
         pass  # The server does, when the body is first received.
 
     def hang_up(self) -> None:
         pass  # Nothing follows on this connection that the server does not know.
+
+    # asyncio.Transport
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._unsent += data
+        self._changed.set()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent)
+
+    def is_closing(self) -> bool:
+        return self._is_cut
+
+    def close(self) -> None:
+        self._is_cut = True
+        self._changed.set()
+
+    def abort(self) -> None:
+        self.close()
 
 
 def _split(head: bytes) -> list[Header]:
