@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import gateway
+from tests.gateway.gateway_stage import GatewayStage
 from tests.gateway.running import turns
 from uncork_gateway.readiness import Readiness
 from uncork_workers.wire.messages import Leaving
@@ -45,34 +43,33 @@ async def test_a_subscriber_may_end_its_subscription_when_notified() -> None:
     assert notices == [1]
 
 
-async def test_workers_models_and_a_drain_change_the_readiness(tmp_path: Path) -> None:
+async def test_workers_models_and_a_drain_change_the_readiness(on: GatewayStage) -> None:
     """Each notice finds the new state."""
-    async with gateway(tmp_path) as on:
-        found: list[tuple[bool, list[str]]] = []
-        front_end = on.gateway.front_end
-        front_end.readiness.subscribe(
-            lambda: found.append((not front_end.unready(), sorted(on.gateway.catalogue.models)))
-        )
+    found: list[tuple[bool, list[str]]] = []
+    front_end = on.gateway.front_end
+    front_end.readiness.subscribe(
+        lambda: found.append((not front_end.unready(), sorted(on.gateway.catalogue.models)))
+    )
 
-        async def last() -> tuple[bool, list[str]]:
-            """Wait for the next notice, and return the state then."""
-            while not found:
-                await turns(1)
-            state = found[-1]
-            found.clear()
-            return state
+    async def last() -> tuple[bool, list[str]]:
+        """Wait for the next notice, and return the state then."""
+        while not found:
+            await turns(1)
+        state = found[-1]
+        found.clear()
+        return state
 
-        worker = await on.worker(index=0)
-        assert await last() == (True, ["fake", "fake.echo"])
-        worker.close()
-        assert await last() == (False, ["fake", "fake.echo"])
-        worker = await on.worker(index=0)
-        assert await last() == (True, ["fake", "fake.echo"])
-        on.service.events.serve(service(json_api("other")))
-        assert await last() == (True, ["fake", "fake.other"])
-        worker.send(Leaving())
-        assert await last() == (False, ["fake", "fake.other"])
-        await on.worker(index=1, serves=service(json_api("other")))
-        assert (await last())[0]
-        front_end.retire()
-        assert not (await last())[0]
+    worker = await on.worker(index=0)
+    assert await last() == (True, ["fake", "fake.echo"])
+    worker.close()
+    assert await last() == (False, ["fake", "fake.echo"])
+    worker = await on.worker(index=0)
+    assert await last() == (True, ["fake", "fake.echo"])
+    on.service.events.serve(service(json_api("other")))
+    assert await last() == (True, ["fake", "fake.other"])
+    worker.send(Leaving())
+    assert await last() == (False, ["fake", "fake.other"])
+    await on.worker(index=1, serves=service(json_api("other")))
+    assert (await last())[0]
+    front_end.retire()
+    assert not (await last())[0]

@@ -109,13 +109,12 @@ def test_large_batches_go_through_a_file(loop: str, tmp_path: Path) -> None:
     run_on(loop, scenario())
 
 
-async def test_without_memory_the_socket_takes_the_batch(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker, number = await local_worker(on)
-        with file_size_limit(1000):
-            assert not await run(on, worker, number, LARGE)
-        assert await run(on, worker, number, LARGE)
-        worker.close()
+async def test_without_memory_the_socket_takes_the_batch(on: Stage) -> None:
+    worker, number = await local_worker(on)
+    with file_size_limit(1000):
+        assert not await run(on, worker, number, LARGE)
+    assert await run(on, worker, number, LARGE)
+    worker.close()
 
 
 def test_a_worker_that_is_gone_gets_no_file() -> None:

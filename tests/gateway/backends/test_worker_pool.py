@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from tests.gateway.backends.pool_stage import BATCH, BODIES, Listener, stage
+from tests.gateway.backends.pool_stage import BATCH, BODIES, Listener, Stage, stage
 from tests.gateway.fake_worker import FakeWorker, json_api, service
 from tests.gateway.running import turns
 from uncork_dispatcher import WorkerLost
@@ -34,38 +34,36 @@ from uncork_workers.wire.messages import (
 )
 
 
-async def test_the_listener_is_told_what_becomes_of_a_worker(tmp_path: Path) -> None:
+async def test_the_listener_is_told_what_becomes_of_a_worker(on: Stage) -> None:
     """Described, ready, lost, in this order; the state follows."""
-    async with stage(tmp_path) as on:
-        worker = await on.connect()
-        assert (on.pool.states(), on.pool.ready()) == ([], set())
-        described = service(name="Mine")
-        worker.send(Hello(index=3, launch=1, service=described))
-        assert await on.news() == ("described", described)
-        assert (on.pool.states(), on.pool.ready()) == (["starting"], set())
-        worker.send(Ready())
-        assert await on.news() == ("ready", 1)
-        assert (on.pool.states(), on.pool.ready()) == (["idle"], {3})
-        worker.close()
-        assert await on.news() == ("lost", 1)
-        assert (on.pool.states(), on.pool.ready()) == ([], set())
+    worker = await on.connect()
+    assert (on.pool.states(), on.pool.ready()) == ([], set())
+    described = service(name="Mine")
+    worker.send(Hello(index=3, launch=1, service=described))
+    assert await on.news() == ("described", described)
+    assert (on.pool.states(), on.pool.ready()) == (["starting"], set())
+    worker.send(Ready())
+    assert await on.news() == ("ready", 1)
+    assert (on.pool.states(), on.pool.ready()) == (["idle"], {3})
+    worker.close()
+    assert await on.news() == ("lost", 1)
+    assert (on.pool.states(), on.pool.ready()) == ([], set())
 
 
-async def test_the_listener_is_told_what_a_worker_warms_up_with(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker = await on.connect()
-        worker.send(Hello(index=3, launch=1, service=service()))
-        worker.send(WarmUp(api="echo", rows=32))
-        await on.news()
-        assert await on.news() == ("warms up", (3, "echo", 32))
-        assert on.pool.ready() == set()
-        worker.send(Ready())
-        assert await on.news() == ("ready", 1)
-        assert on.pool.ready() == {3}
-        standby = await on.standby(index=3)
-        standby.send(WarmUp(api="echo", rows=64))
-        await turns()
-        assert on.listener.news.empty()
+async def test_the_listener_is_told_what_a_worker_warms_up_with(on: Stage) -> None:
+    worker = await on.connect()
+    worker.send(Hello(index=3, launch=1, service=service()))
+    worker.send(WarmUp(api="echo", rows=32))
+    await on.news()
+    assert await on.news() == ("warms up", (3, "echo", 32))
+    assert on.pool.ready() == set()
+    worker.send(Ready())
+    assert await on.news() == ("ready", 1)
+    assert on.pool.ready() == {3}
+    standby = await on.standby(index=3)
+    standby.send(WarmUp(api="echo", rows=64))
+    await turns()
+    assert on.listener.news.empty()
 
 
 async def test_a_launch_is_one_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -84,45 +82,42 @@ async def test_a_launch_is_one_worker(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "launch 3 of the gateway is connected already" in caplog.text
 
 
-async def test_workers_that_nobody_launched_have_keys_of_their_own(tmp_path: Path) -> None:
+async def test_workers_that_nobody_launched_have_keys_of_their_own(on: Stage) -> None:
     """A key is not used again."""
-    async with stage(tmp_path) as on:
-        for key in (-1, -2):
-            worker = await FakeWorker.connect(on.standby_path)
-            worker.send(Hello(index=7, service=service()))
-            assert (await on.news())[0] == "described"
-            worker.close()
-            assert await on.news() == ("gone", key)
+    for key in (-1, -2):
+        worker = await FakeWorker.connect(on.standby_path)
+        worker.send(Hello(index=7, service=service()))
+        assert (await on.news())[0] == "described"
+        worker.close()
+        assert await on.news() == ("gone", key)
 
 
 @pytest.mark.parametrize("standby", [False, True])
-async def test_a_worker_that_fails_is_told_and_was_never_ready(tmp_path: Path, standby: bool) -> None:
+async def test_a_worker_that_fails_is_told_and_was_never_ready(on: Stage, standby: bool) -> None:
     """Its end is no loss, because it accepted no batches."""
-    async with stage(tmp_path) as on:
-        failed = Failed(index=2, stage="setup", message="no model", traceback="line 1")
-        worker = await FakeWorker.connect(on.standby_path if standby else on.socket_path)
-        worker.send(failed)
-        worker.close()
-        assert await on.news() == ("failed standby" if standby else "failed", failed)
-        await on.ready()
+    failed = Failed(index=2, stage="setup", message="no model", traceback="line 1")
+    worker = await FakeWorker.connect(on.standby_path if standby else on.socket_path)
+    worker.send(failed)
+    worker.close()
+    assert await on.news() == ("failed standby" if standby else "failed", failed)
+    await on.ready()
 
-        assert on.listener.news.empty()
+    assert on.listener.news.empty()
 
 
-async def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(tmp_path: Path) -> None:
+async def test_a_batch_goes_to_the_worker_and_its_answer_comes_back(on: Stage) -> None:
     """Unchanged, with the bodies split; the worker is busy in between, and idle afterwards."""
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        for _ in range(2):
-            executing = on.execute(number)
-            assert await worker.batch() == (BATCH, b"abc")
-            assert (on.pool.states(), on.pool.ready()) == (["busy"], {0})
-            worker.answer(BATCH, [b"xyz", b""], statuses=[200, 400], worked=False, chunks=[(3, 0.5)])
+    worker, number = await on.ready()
+    for _ in range(2):
+        executing = on.execute(number)
+        assert await worker.batch() == (BATCH, b"abc")
+        assert (on.pool.states(), on.pool.ready()) == (["busy"], {0})
+        worker.answer(BATCH, [b"xyz", b""], statuses=[200, 400], worked=False, chunks=[(3, 0.5)])
 
-            reply, bodies = await executing
-            assert reply == Reply(5, False, 0.001, [200, 400], [3, 0], [(3, 0.5)])
-            assert bodies == [b"xyz", b""]
-            assert on.pool.states() == ["idle"]
+        reply, bodies = await executing
+        assert reply == Reply(5, False, 0.001, [200, 400], [3, 0], [(3, 0.5)])
+        assert bodies == [b"xyz", b""]
+        assert on.pool.states() == ["idle"]
 
 
 async def test_closing_before_listening_does_nothing() -> None:
@@ -130,45 +125,42 @@ async def test_closing_before_listening_does_nothing() -> None:
     await WorkerPool(Listener().on_worker, log=ServiceLog("")).close()
 
 
-async def test_a_worker_that_waits_but_does_not_answer_is_dropped(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready(index=4)
-        on.pool.ping_idle()
-        assert on.listener.dropped == []
+async def test_a_worker_that_waits_but_does_not_answer_is_dropped(on: Stage) -> None:
+    worker, number = await on.ready(index=4)
+    on.pool.ping_idle()
+    assert on.listener.dropped == []
+    on.pool.ping_idle()
+    assert (await worker.frame()).message == Ping()
+    await worker.dropped()
+
+    assert await on.news() == ("lost", number)
+    assert on.listener.dropped == [1]
+
+
+async def test_a_worker_that_answers_stays(on: Stage) -> None:
+    worker, _ = await on.ready(index=4)
+    for _ in range(3):
         on.pool.ping_idle()
         assert (await worker.frame()).message == Ping()
-        await worker.dropped()
-
-        assert await on.news() == ("lost", number)
-        assert on.listener.dropped == [1]
-
-
-async def test_a_worker_that_answers_stays(tmp_path: Path) -> None:
-    async with stage(tmp_path) as on:
-        worker, _ = await on.ready(index=4)
-        for _ in range(3):
-            on.pool.ping_idle()
-            assert (await worker.frame()).message == Ping()
-            worker.send(Pong())
-            await turns(20)
-
-        assert (on.listener.dropped, on.pool.states()) == ([], ["idle"])
-
-
-async def test_a_worker_that_runs_a_batch_is_not_pinged(tmp_path: Path) -> None:
-    """Only idle workers are pinged: batches have timeouts, and a setup may take long."""
-    async with stage(tmp_path) as on:
-        starting = await on.connect()
-        starting.send(Hello(index=5, launch=2, service=service()))
-        await on.news()
-        _, number = await on.ready(index=4)
-        on.pool.ping_idle()
-        on.pool.execute(number, BATCH, BODIES, lambda outcome: None)
-        for _ in range(3):
-            on.pool.ping_idle()
+        worker.send(Pong())
         await turns(20)
 
-        assert (on.listener.dropped, sorted(on.pool.states())) == ([], ["busy", "starting"])
+    assert (on.listener.dropped, on.pool.states()) == ([], ["idle"])
+
+
+async def test_a_worker_that_runs_a_batch_is_not_pinged(on: Stage) -> None:
+    """Only idle workers are pinged: batches have timeouts, and a setup may take long."""
+    starting = await on.connect()
+    starting.send(Hello(index=5, launch=2, service=service()))
+    await on.news()
+    _, number = await on.ready(index=4)
+    on.pool.ping_idle()
+    on.pool.execute(number, BATCH, BODIES, lambda outcome: None)
+    for _ in range(3):
+        on.pool.ping_idle()
+    await turns(20)
+
+    assert (on.listener.dropped, sorted(on.pool.states())) == ([], ["busy", "starting"])
 
 
 def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path) -> None:
@@ -198,70 +190,67 @@ def test_an_error_while_workers_are_pinged_does_not_end_the_pings(tmp_path: Path
     assert [str(error) for error in errors] == ["1", "2"]
 
 
-async def test_a_worker_with_concurrency_replies_in_any_order(tmp_path: Path) -> None:
+async def test_a_worker_with_concurrency_replies_in_any_order(on: Stage) -> None:
     """Its batches never share a file, whose halves follow the order."""
-    async with stage(tmp_path) as on:
-        worker = await on.connect()
-        many = msgspec.structs.replace(json_api(), concurrency=3)
-        worker.send(Hello(index=0, launch=1, service=service(many)))
-        worker.send(Ready())
-        for _ in range(2):
-            await on.news()
-        batches = [msgspec.structs.replace(BATCH, batch=number) for number in (5, 6, 7)]
-        running = [on.execute(1, batch=batch) for batch in batches]
-        for batch in batches:
-            assert await worker.batch() == (batch, b"abc")
-        for number in (1, 2, 0):
-            assert on.pool.states() == ["busy"]
-            worker.answer(batches[number], [b"%d" % number, b""])
-            assert (await running[number]).bodies == [b"%d" % number, b""]
-        assert on.pool.states() == ["idle"]
+    worker = await on.connect()
+    many = msgspec.structs.replace(json_api(), concurrency=3)
+    worker.send(Hello(index=0, launch=1, service=service(many)))
+    worker.send(Ready())
+    for _ in range(2):
+        await on.news()
+    batches = [msgspec.structs.replace(BATCH, batch=number) for number in (5, 6, 7)]
+    running = [on.execute(1, batch=batch) for batch in batches]
+    for batch in batches:
+        assert await worker.batch() == (batch, b"abc")
+    for number in (1, 2, 0):
+        assert on.pool.states() == ["busy"]
+        worker.answer(batches[number], [b"%d" % number, b""])
+        assert (await running[number]).bodies == [b"%d" % number, b""]
+    assert on.pool.states() == ["idle"]
 
 
 HEAD = AnswerHead(status=200, content_type="text/plain")
 Pieces = list[tuple[AnswerHead | None, bytes]]
 
 
-async def test_pieces_are_passed_on_before_the_end(tmp_path: Path) -> None:
+async def test_pieces_are_passed_on_before_the_end(on: Stage) -> None:
     """At once; the worker is busy until its reply, and can stream again."""
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        for _ in range(2):
-            pieces: Pieces = []
-            executing = on.execute(number, on_piece=lambda *piece, to=pieces: to.append(piece))
-            await worker.batch()
-            worker.send(Piece(5, HEAD), [b"a"])
-            worker.send(Piece(5), [b"bc"])
-            await turns(20)
-            assert pieces == [(HEAD, b"a"), (None, b"bc")]
-            assert (executing.done(), on.pool.states()) == (False, ["busy"])
-            worker.answer(BATCH, [b"", b""])
-
-            assert (await executing).bodies == [b"", b""]
-            assert on.pool.states() == ["idle"]
-
-
-async def test_the_worker_that_runs_a_batch_is_told_to_stop(tmp_path: Path) -> None:
-    """No other worker, and not after the end; pieces until then are passed on."""
-    async with stage(tmp_path) as on:
-        worker, number = await on.ready()
-        other, _ = await on.ready(index=1, launch=2)
+    worker, number = await on.ready()
+    for _ in range(2):
         pieces: Pieces = []
-        executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
+        executing = on.execute(number, on_piece=lambda *piece, to=pieces: to.append(piece))
         await worker.batch()
-        on.pool.cancel(number, 6, [0])
-        on.pool.cancel(number, 5, [0])
-        assert await worker.next() == Cancel(5, (0,))
-        worker.send(Piece(5, HEAD), [b"late"])
+        worker.send(Piece(5, HEAD), [b"a"])
+        worker.send(Piece(5), [b"bc"])
+        await turns(20)
+        assert pieces == [(HEAD, b"a"), (None, b"bc")]
+        assert (executing.done(), on.pool.states()) == (False, ["busy"])
         worker.answer(BATCH, [b"", b""])
+
+        assert (await executing).bodies == [b"", b""]
+        assert on.pool.states() == ["idle"]
+
+
+async def test_the_worker_that_runs_a_batch_is_told_to_stop(on: Stage) -> None:
+    """No other worker, and not after the end; pieces until then are passed on."""
+    worker, number = await on.ready()
+    other, _ = await on.ready(index=1, launch=2)
+    pieces: Pieces = []
+    executing = on.execute(number, on_piece=lambda *piece: pieces.append(piece))
+    await worker.batch()
+    on.pool.cancel(number, 6, [0])
+    on.pool.cancel(number, 5, [0])
+    assert await worker.next() == Cancel(5, (0,))
+    worker.send(Piece(5, HEAD), [b"late"])
+    worker.answer(BATCH, [b"", b""])
+    await executing
+    on.pool.cancel(number, 5, [0])
+    assert pieces == [(HEAD, b"late")]
+    for one, its_number in ((worker, number), (other, 2)):
+        executing = on.execute(its_number)
+        assert await one.next() == BATCH
+        one.answer(BATCH, [b"", b""])
         await executing
-        on.pool.cancel(number, 5, [0])
-        assert pieces == [(HEAD, b"late")]
-        for one, its_number in ((worker, number), (other, 2)):
-            executing = on.execute(its_number)
-            assert await one.next() == BATCH
-            one.answer(BATCH, [b"", b""])
-            await executing
 
 
 NONSENSE = {

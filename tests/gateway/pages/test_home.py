@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.gateway.fake_worker import service
-from tests.gateway.gateway_stage import client_of, gateway
+from tests.gateway.gateway_stage import GatewayStage, client_of, gateway
 from tests.gateway.proxy_stage import Model, doubles, proxy, served
 from uncork_gateway.auth import ApiKeys
 from uncork_workers.wire.messages import Hello
@@ -50,71 +50,67 @@ def commands(page: httpx.Response) -> list[str]:
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/html;q=0.5"])
-async def test_programs_are_told_that_the_server_is_alive(tmp_path: Path, accept: str | None) -> None:
+async def test_programs_are_told_that_the_server_is_alive(on: GatewayStage, accept: str | None) -> None:
     """It is alive from start to shutdown; KServe's client sends no Accept header."""
-    async with gateway(tmp_path) as on:
-        on.http.headers.pop("accept")
-        headers = {} if accept is None else {"accept": accept}
-        for step in range(2):
-            reply = await on.http.get("/", headers=headers)
-            assert (reply.status_code, reply.json()) == (200, {"status": "alive"})
-            assert reply.headers["vary"] == "accept"
-            if step == 0:
-                on.gateway.front_end.retire()
-        assert (await on.http.head("/", headers=headers)).status_code == 200
+    on.http.headers.pop("accept")
+    headers = {} if accept is None else {"accept": accept}
+    for step in range(2):
+        reply = await on.http.get("/", headers=headers)
+        assert (reply.status_code, reply.json()) == (200, {"status": "alive"})
+        assert reply.headers["vary"] == "accept"
+        if step == 0:
+            on.gateway.front_end.retire()
+    assert (await on.http.head("/", headers=headers)).status_code == 200
 
 
-async def test_a_browser_gets_a_page_of_what_there_is(tmp_path: Path) -> None:
+async def test_a_browser_gets_a_page_of_what_there_is(on: GatewayStage) -> None:
     """The page has the service's name and text, a command for each API, models and links."""
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=SERVICE)
-        page = await on.http.get("/", headers=BROWSER)
+    await on.worker(serves=SERVICE)
+    page = await on.http.get("/", headers=BROWSER)
 
-        pages = ["docs", "openapi.json", "dashboard", "status", "metrics"]
-        assert links(page) == [*pages, "v2/models/iris", "v2/models/iris.predict"]
-        assert (page.headers["vary"], page.headers["cache-control"]) == ("accept", "no-cache")
-        assert "<title>Iris</title>" in page.text
-        assert "Tells &lt;flowers&gt; apart." in page.text
-        assert "Name each &amp; every one." in page.text
-        assert ">ready<" in page.text
-        assert commands(page) == [
-            "curl http://gateway/ask/here -H 'content-type: application/json' "
-            """-d '{"name":"<it'"'"'s>"}'""",
-            "curl --no-buffer http://gateway/story -H 'content-type: application/json' -d @FILE",
-        ]
-        assert "default-src 'none'" in page.headers["content-security-policy"]
-        loaded = re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', page.text)
-        assert {url.partition("?")[0] for url in loaded} == {
-            "docs/home/dashboard.css",
-            "docs/home/home.css",
-            "docs/home/home.js",
-            "docs/home/icon.svg",
-            "docs/home/theme.css",
-            "docs/home/theme.js",
-        }
-        for url in loaded:
-            assert (await on.http.get(f"/{url}")).status_code == 200
-
-
-async def test_the_page_tells_why_nothing_is_answered(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        page = await on.http.get("/", headers=BROWSER)
-        assert "<title>Uncork</title>" in page.text
-        assert "no worker is ready: workers are starting" in page.text
-        (await on.connect()).send(Hello(index=0, launch=1, service=SERVICE))
-        await on.service.events.described
-        page = await on.http.get("/", headers=BROWSER)
-        assert "<title>Iris</title>" in page.text
-        assert "no worker is ready" in page.text
-        assert ">ready<" not in page.text
+    pages = ["docs", "openapi.json", "dashboard", "status", "metrics"]
+    assert links(page) == [*pages, "v2/models/iris", "v2/models/iris.predict"]
+    assert (page.headers["vary"], page.headers["cache-control"]) == ("accept", "no-cache")
+    assert "<title>Iris</title>" in page.text
+    assert "Tells &lt;flowers&gt; apart." in page.text
+    assert "Name each &amp; every one." in page.text
+    assert ">ready<" in page.text
+    assert commands(page) == [
+        "curl http://gateway/ask/here -H 'content-type: application/json' "
+        """-d '{"name":"<it'"'"'s>"}'""",
+        "curl --no-buffer http://gateway/story -H 'content-type: application/json' -d @FILE",
+    ]
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    loaded = re.findall(r'(?:src|<link[^>]*href)="([^"]*)"', page.text)
+    assert {url.partition("?")[0] for url in loaded} == {
+        "docs/home/dashboard.css",
+        "docs/home/home.css",
+        "docs/home/home.js",
+        "docs/home/icon.svg",
+        "docs/home/theme.css",
+        "docs/home/theme.js",
+    }
+    for url in loaded:
+        assert (await on.http.get(f"/{url}")).status_code == 200
 
 
-async def test_a_host_with_a_quote_is_not_shown(tmp_path: Path) -> None:
+async def test_the_page_tells_why_nothing_is_answered(on: GatewayStage) -> None:
+    page = await on.http.get("/", headers=BROWSER)
+    assert "<title>Uncork</title>" in page.text
+    assert "no worker is ready: workers are starting" in page.text
+    (await on.connect()).send(Hello(index=0, launch=1, service=SERVICE))
+    await on.service.events.described
+    page = await on.http.get("/", headers=BROWSER)
+    assert "<title>Iris</title>" in page.text
+    assert "no worker is ready" in page.text
+    assert ">ready<" not in page.text
+
+
+async def test_a_host_with_a_quote_is_not_shown(on: GatewayStage) -> None:
     """Commands use the Host header; one that a shell would read otherwise is left out."""
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=SERVICE)
-        page = await on.http.get("/", headers={**BROWSER, "host": "x'y"})
-        assert commands(page)[0].startswith("curl http://GATEWAY/ask/here ")
+    await on.worker(serves=SERVICE)
+    page = await on.http.get("/", headers={**BROWSER, "host": "x'y"})
+    assert commands(page)[0].startswith("curl http://GATEWAY/ask/here ")
 
 
 async def test_without_a_key_the_page_tells_nothing(tmp_path: Path) -> None:
@@ -166,7 +162,7 @@ async def test_before_other_servers_the_path_is_theirs(admin: bool) -> None:
                 ]
 
 
-async def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) -> None:
+async def test_an_api_without_an_example_is_asked_with_a_file(on: GatewayStage) -> None:
     """Long examples would hide the rest of the command."""
 
     def raw(name: str, *accepts: str, parts: Sequence[str] = ()) -> ApiDescription:
@@ -194,17 +190,16 @@ async def test_an_api_without_an_example_is_asked_with_a_file(tmp_path: Path) ->
         ),
     ]
 
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(*apis))
-        page = await on.http.get("/", headers=BROWSER)
-        assert [link for link in links(page) if "models" in link] == [
-            "v2/models/fake.long",
-            "v2/models/fake.text",
-        ]
-        assert commands(page) == [
-            "curl http://gateway/image -H 'content-type: image/png' --data-binary @FILE",
-            "curl http://gateway/any -H 'content-type: application/octet-stream' --data-binary @FILE",
-            "curl http://gateway/parts -F left=@FILE -F right=@FILE",
-            "curl http://gateway/long -H 'content-type: application/json' -d @FILE",
-            "curl http://gateway/text -H 'content-type: text/plain' -d 'a\nb'",
-        ]
+    await on.worker(serves=service(*apis))
+    page = await on.http.get("/", headers=BROWSER)
+    assert [link for link in links(page) if "models" in link] == [
+        "v2/models/fake.long",
+        "v2/models/fake.text",
+    ]
+    assert commands(page) == [
+        "curl http://gateway/image -H 'content-type: image/png' --data-binary @FILE",
+        "curl http://gateway/any -H 'content-type: application/octet-stream' --data-binary @FILE",
+        "curl http://gateway/parts -F left=@FILE -F right=@FILE",
+        "curl http://gateway/long -H 'content-type: application/json' -d @FILE",
+        "curl http://gateway/text -H 'content-type: text/plain' -d 'a\nb'",
+    ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.gateway.fake_worker import FakeWorker, array_api, json_api, service
-from tests.gateway.gateway_stage import GatewayStage, gateway
+from tests.gateway.gateway_stage import GatewayStage
 from tests.gateway.proxy_stage import error
 from uncork_gateway.pages.models.metadata import models_of
 from uncork_workers.wire.forms import ListForm
@@ -40,7 +39,7 @@ def test_the_service_s_name_means_its_main_api(apis: list[str], models: dict[str
     assert all(model.name == name for name, model in found.items())
 
 
-async def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
+async def test_every_path_leads_to_the_worker_and_back(on: GatewayStage) -> None:
     """Each path runs its API in its own protocol."""
     apis = (json_api("embed"), json_api("predict"), json_api("explain"))
     v1, v2 = {"instances": [5]}, {"inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [5]}]}
@@ -54,15 +53,14 @@ async def test_every_path_leads_to_the_worker_and_back(tmp_path: Path) -> None:
         ("/v2/models/fake.explain/versions/1/infer", v2, "explain", "outputs"),
     ]
 
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(*apis))
-        for path, body, api, member in asked:
-            batch, reply = await on.echo(worker, path, body)
+    worker = await on.worker(serves=service(*apis))
+    for path, body, api, member in asked:
+        batch, reply = await on.echo(worker, path, body)
 
-            assert (batch.api, batch.rows, reply.status_code) == (api, [1], 200)
-            [result] = reply.json()[member]
-            assert (result["data"] if member == "outputs" else [result]) == [5]
-            assert reply.headers["x-batch-size"] == "1"
+        assert (batch.api, batch.rows, reply.status_code) == (api, [1], 200)
+        [result] = reply.json()[member]
+        assert (result["data"] if member == "outputs" else [result]) == [5]
+        assert reply.headers["x-batch-size"] == "1"
 
 
 # Metadata
@@ -83,7 +81,7 @@ def tensor_info(name: str, dtype: str, *lengths: int) -> dict[str, Any]:
 OPENAI = {"object": "model", "created": 0, "owned_by": "uncork"}
 
 
-async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
+async def test_models_are_ready_with_the_first_worker(on: GatewayStage) -> None:
     """Live at once, known after the first Hello, ready while a worker is."""
     paths = [
         "/v1/models/fake",
@@ -103,32 +101,30 @@ async def test_models_are_ready_with_the_first_worker(tmp_path: Path) -> None:
                 assert reply.headers["retry-after"] == "1"
         assert told(await on.http.get("/v2/health/live")) == {"live": True}
 
-    async with gateway(tmp_path) as on:
-        await check(on, known=False, ready=False)
-        (await on.connect()).send(Hello(index=0, launch=1, service=service()))
-        await on.service.events.described
-        await check(on, known=True, ready=False)
-        worker = await on.worker(index=1)
-        await check(on, known=True, ready=True)
-        worker.close()
-        while (await on.http.get("/readyz")).status_code == 200:
-            pass
-        await check(on, known=True, ready=False)
+    await check(on, known=False, ready=False)
+    (await on.connect()).send(Hello(index=0, launch=1, service=service()))
+    await on.service.events.described
+    await check(on, known=True, ready=False)
+    worker = await on.worker(index=1)
+    await check(on, known=True, ready=True)
+    worker.close()
+    while (await on.http.get("/readyz")).status_code == 200:
+        pass
+    await check(on, known=True, ready=False)
 
 
-async def test_the_state_of_a_model_has_the_members_of_all_protocols(tmp_path: Path) -> None:
+async def test_the_state_of_a_model_has_the_members_of_all_protocols(on: GatewayStage) -> None:
     """KServe's, TensorFlow Serving's, and those by which OpenAI's client finds models."""
-    async with gateway(tmp_path) as on:
-        await on.worker()
-        ok = {"error_code": "OK", "error_message": ""}
-        version = {"version": "1", "state": "AVAILABLE", "status": ok}
-        state = {"name": "fake", "ready": True, "model_version_status": [version], **OPENAI, "id": "fake"}
-        for path in ("/v1/models/fake", "/v1/models/fake/versions/1"):
-            assert told(await on.http.get(path)) == state
-        listed = told(await on.http.get("/v1/models"))
-        names = ["fake", "fake.echo"]
-        assert (listed["models"], listed["object"]) == (names, "list")
-        assert listed["data"] == [{**OPENAI, "id": name} for name in names]
+    await on.worker()
+    ok = {"error_code": "OK", "error_message": ""}
+    version = {"version": "1", "state": "AVAILABLE", "status": ok}
+    state = {"name": "fake", "ready": True, "model_version_status": [version], **OPENAI, "id": "fake"}
+    for path in ("/v1/models/fake", "/v1/models/fake/versions/1"):
+        assert told(await on.http.get(path)) == state
+    listed = told(await on.http.get("/v1/models"))
+    names = ["fake", "fake.echo"]
+    assert (listed["models"], listed["object"]) == (names, "list")
+    assert listed["data"] == [{**OPENAI, "id": name} for name in names]
 
 
 @pytest.mark.parametrize(
@@ -142,24 +138,23 @@ async def test_the_state_of_a_model_has_the_members_of_all_protocols(tmp_path: P
     ],
 )
 async def test_metadata_says_what_a_model_takes(
-    tmp_path: Path, api: ApiDescription, datatype: str, dtype: str, shape: list[int]
+    on: GatewayStage, api: ApiDescription, datatype: str, dtype: str, shape: list[int]
 ) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(api))
-        for path in ("/v2/models/fake.echo", "/v2/models/fake.echo/versions/1"):
-            assert told(await on.http.get(path)) == {
-                "name": "fake.echo",
-                "versions": ["1"],
-                "platform": "uncork",
-                "inputs": [{"name": "input-0", "datatype": datatype, "shape": shape}],
-                "outputs": [],
-            }
-        for path in ("/v1/models/fake/metadata", "/v1/models/fake/versions/1/metadata"):
-            page = told(await on.http.get(path))
-            assert page["model_spec"] == {"name": "fake", "signature_name": "", "version": "1"}
-            signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
-            assert signature["method_name"] == "tensorflow/serving/predict"
-            assert signature["inputs"] == {"input-0": tensor_info("input-0", dtype, *shape)}
+    await on.worker(serves=service(api))
+    for path in ("/v2/models/fake.echo", "/v2/models/fake.echo/versions/1"):
+        assert told(await on.http.get(path)) == {
+            "name": "fake.echo",
+            "versions": ["1"],
+            "platform": "uncork",
+            "inputs": [{"name": "input-0", "datatype": datatype, "shape": shape}],
+            "outputs": [],
+        }
+    for path in ("/v1/models/fake/metadata", "/v1/models/fake/versions/1/metadata"):
+        page = told(await on.http.get(path))
+        assert page["model_spec"] == {"name": "fake", "signature_name": "", "version": "1"}
+        signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
+        assert signature["method_name"] == "tensorflow/serving/predict"
+        assert signature["inputs"] == {"input-0": tensor_info("input-0", dtype, *shape)}
 
 
 async def outputs_told(on: GatewayStage, model: str) -> list[dict[str, Any]]:
@@ -175,27 +170,26 @@ async def infer(on: GatewayStage, worker: FakeWorker, answer: bytes, *, rows: in
     assert (await asking).status_code == 200
 
 
-async def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
+async def test_metadata_says_what_the_first_answer_had(on: GatewayStage) -> None:
     """Answers in any protocol count, unless they have no results."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        assert await outputs_told(on, "fake") == []
-        asking = on.post("/echo", 5)
-        batch, _ = await worker.batch()
-        worker.answer(batch, [b"7"], statuses=[422])
-        assert (await asking).status_code == 422
-        assert await outputs_told(on, "fake") == []
+    worker = await on.worker()
+    assert await outputs_told(on, "fake") == []
+    asking = on.post("/echo", 5)
+    batch, _ = await worker.batch()
+    worker.answer(batch, [b"7"], statuses=[422])
+    assert (await asking).status_code == 422
+    assert await outputs_told(on, "fake") == []
 
-        asking = on.post("/echo", 5)
-        batch, _ = await worker.batch()
-        worker.answer(batch, [b"[1.5,2.5]"], forms=[ListForm("FP32", (2,))])
-        assert (await asking).json() == [1.5, 2.5]
+    asking = on.post("/echo", 5)
+    batch, _ = await worker.batch()
+    worker.answer(batch, [b"[1.5,2.5]"], forms=[ListForm("FP32", (2,))])
+    assert (await asking).json() == [1.5, 2.5]
 
-        output = {"name": "output-0", "datatype": "FP32", "shape": [-1, 2]}
-        assert await outputs_told(on, "fake") == await outputs_told(on, "fake.echo") == [output]
-        page = told(await on.http.get("/v1/models/fake/metadata"))
-        signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
-        assert signature["outputs"] == {"output-0": tensor_info("output-0", "DT_FLOAT", -1, 2)}
+    output = {"name": "output-0", "datatype": "FP32", "shape": [-1, 2]}
+    assert await outputs_told(on, "fake") == await outputs_told(on, "fake.echo") == [output]
+    page = told(await on.http.get("/v1/models/fake/metadata"))
+    signature = page["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert signature["outputs"] == {"output-0": tensor_info("output-0", "DT_FLOAT", -1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -209,42 +203,40 @@ async def test_metadata_says_what_the_first_answer_had(tmp_path: Path) -> None:
     ],
 )
 async def test_metadata_knows_what_a_warm_up_returned(
-    tmp_path: Path, result: RowResult, outputs: list[tuple[str, str, list[int]]]
+    on: GatewayStage, result: RowResult, outputs: list[tuple[str, str, list[int]]]
 ) -> None:
     """The warm-up's result counts before the first request, unless it is not JSON."""
     expected = [{"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in outputs]
 
-    async with gateway(tmp_path) as on:
-        worker = await on.connect()
-        worker.send(Hello(index=0, launch=1, service=service()))
-        worker.send(Ready(results={"echo": result, "other": result}))
-        await on.gateway.front_end.ready.wait()
+    worker = await on.connect()
+    worker.send(Hello(index=0, launch=1, service=service()))
+    worker.send(Ready(results={"echo": result, "other": result}))
+    await on.gateway.front_end.ready.wait()
 
-        assert await outputs_told(on, "fake") == expected
+    assert await outputs_told(on, "fake") == expected
 
 
-async def test_metadata_holds_for_every_v2_answer_so_far(tmp_path: Path) -> None:
+async def test_metadata_holds_for_every_v2_answer_so_far(on: GatewayStage) -> None:
     """Varying lengths are -1; outputs that are missing or change are dropped. Names need two results."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        await infer(on, worker, b'{"ids":[5,6],"score":0.5,"label":"a"}')
-        assert await outputs_told(on, "fake") == []
-        await infer(
-            on,
-            worker,
-            b'{"ids":[1,2],"score":0.5,"label":"a"},{"ids":[3,4],"score":1.5,"label":"b"}',
-            rows=2,
-        )
-        ids = {"name": "ids", "datatype": "INT64", "shape": [-1, 2]}
-        score = {"name": "score", "datatype": "FP64", "shape": [-1]}
-        label = {"name": "label", "datatype": "BYTES", "shape": [-1]}
-        assert await outputs_told(on, "fake") == [ids, score, label]
-        await infer(on, worker, b'{"ids":[1,2,3],"score":1,"label":"c"}')
-        assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}, label]
-        await infer(on, worker, b'{"ids":[1,2],"score":0.5}')
-        assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}]
-        await infer(on, worker, b'{"ids":[[1,2]]}')
-        assert await outputs_told(on, "fake") == []
+    worker = await on.worker()
+    await infer(on, worker, b'{"ids":[5,6],"score":0.5,"label":"a"}')
+    assert await outputs_told(on, "fake") == []
+    await infer(
+        on,
+        worker,
+        b'{"ids":[1,2],"score":0.5,"label":"a"},{"ids":[3,4],"score":1.5,"label":"b"}',
+        rows=2,
+    )
+    ids = {"name": "ids", "datatype": "INT64", "shape": [-1, 2]}
+    score = {"name": "score", "datatype": "FP64", "shape": [-1]}
+    label = {"name": "label", "datatype": "BYTES", "shape": [-1]}
+    assert await outputs_told(on, "fake") == [ids, score, label]
+    await infer(on, worker, b'{"ids":[1,2,3],"score":1,"label":"c"}')
+    assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}, label]
+    await infer(on, worker, b'{"ids":[1,2],"score":0.5}')
+    assert await outputs_told(on, "fake") == [{**ids, "shape": [-1, -1]}]
+    await infer(on, worker, b'{"ids":[[1,2]]}')
+    assert await outputs_told(on, "fake") == []
 
 
 STRUCT = {
@@ -307,116 +299,110 @@ STRUCT = {
     ],
 )
 async def test_inputs_are_those_of_the_rows(
-    tmp_path: Path, kind: str, schema: dict[str, Any], inputs: list[tuple[str, str, list[int]]]
+    on: GatewayStage, kind: str, schema: dict[str, Any], inputs: list[tuple[str, str, list[int]]]
 ) -> None:
     """Objects have a tensor for each field; rows that tensors cannot express have none."""
     api = ApiDescription(name="echo", route="/echo", input={"kind": kind}, schema=schema)
 
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(api))
-        assert told(await on.http.get("/v2/models/fake"))["inputs"] == [
-            {"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in inputs
-        ]
+    await on.worker(serves=service(api))
+    assert told(await on.http.get("/v2/models/fake"))["inputs"] == [
+        {"name": name, "datatype": datatype, "shape": shape} for name, datatype, shape in inputs
+    ]
 
 
-async def test_a_model_that_no_tensor_reaches_has_no_inputs(tmp_path: Path) -> None:
+async def test_a_model_that_no_tensor_reaches_has_no_inputs(on: GatewayStage) -> None:
     api = ApiDescription(name="echo", route="/echo", input={"kind": "raw", "accepts": ["image/*"]})
 
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(api))
-        assert told(await on.http.get("/v2/models/fake"))["inputs"] == []
+    await on.worker(serves=service(api))
+    assert told(await on.http.get("/v2/models/fake"))["inputs"] == []
 
 
 @pytest.mark.parametrize("path", ["/v2", "/v2/"])
-async def test_the_server_says_what_it_is(tmp_path: Path, path: str) -> None:
-    async with gateway(tmp_path) as on:
-        page = told(await on.http.get(path, follow_redirects=True))
+async def test_the_server_says_what_it_is(on: GatewayStage, path: str) -> None:
+    page = told(await on.http.get(path, follow_redirects=True))
 
-        assert page["name"] == "uncork"
-        assert page["version"]
-        assert page["extensions"] == [
-            "binary_tensor_data",
-            "model_configuration",
-            "model_repository",
-            "statistics",
-        ]
+    assert page["name"] == "uncork"
+    assert page["version"]
+    assert page["extensions"] == [
+        "binary_tensor_data",
+        "model_configuration",
+        "model_repository",
+        "statistics",
+    ]
 
 
 # Errors
 
 
-async def test_an_unknown_model_is_404(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=one_of_two())
-        for path in (
-            "/v1/models/pair",
-            "/v2/models/pair",
-            "/v2/models/pair/ready",
-            "/v1/models/x/metadata",
-        ):
-            name = path.split("/")[3]
-            message = error(await on.http.get(path), 404)
-            near = "; did you mean pair.two?" if name == "pair" else ""
-            unknown = f"Request for unknown model: {name!r} is not found"
-            assert message == f"{unknown}; available models: pair.one, pair.two{near}"
-        no_version = "model 'pair.one' has no version '2'; send '1', or no version"
-        for path, says in (
-            ("/v1/models/pair:predict", "Request for unknown model: 'pair' is not found; available"),
-            ("/v1/models/pair.one/versions/2:predict", no_version),
-            ("/v2/models/pair/infer", "Request for unknown model: 'pair' is not found; available"),
-            ("/v2/models/pair.one/versions/2/infer", no_version),
-            ("/v2/models/PAIR.ONE/infer", "Request for unknown model: 'PAIR.ONE' is not found; available"),
-            (
-                "/v1/models/pair.one:explain",
-                ":explain needs an explainer, which Uncork does not have; POST to",
-            ),
-            ("/v1/models/pair.one:classify", ":classify takes examples with named features, which Uncork"),
-            ("/v1/models/pair.one/versions/1:regress", ":regress takes examples with named features, which"),
-            ("/v2/models/pair.one/generate", "/generate is for models that generate text, which Uncork"),
-            ("/v2/systemsharedmemory/region/x/register", "shared memory is not supported; send tensors in"),
-            ("/v2/cudasharedmemory/unregister", "shared memory is not supported; send tensors in the body"),
-            ("/v2/trace/setting", "trace settings cannot be read or changed over HTTP; start the server"),
-            ("/v2/models/pair.one/trace/setting", "trace settings cannot be read or changed over HTTP"),
-            ("/v2/logging", "log settings cannot be read or changed over HTTP; start the server with"),
-            (
-                "/v2/models/pair.one/inference",
-                "no route for /v2/models/pair.one/inference; did you mean POST",
-            ),
-        ):
-            assert error(await on.http.post(path, json={}), 404).startswith(says), path
-        assert error(await on.http.get("/v2/models/pair.one/versions/2"), 404)
+async def test_an_unknown_model_is_404(on: GatewayStage) -> None:
+    await on.worker(serves=one_of_two())
+    for path in (
+        "/v1/models/pair",
+        "/v2/models/pair",
+        "/v2/models/pair/ready",
+        "/v1/models/x/metadata",
+    ):
+        name = path.split("/")[3]
+        message = error(await on.http.get(path), 404)
+        near = "; did you mean pair.two?" if name == "pair" else ""
+        unknown = f"Request for unknown model: {name!r} is not found"
+        assert message == f"{unknown}; available models: pair.one, pair.two{near}"
+    no_version = "model 'pair.one' has no version '2'; send '1', or no version"
+    for path, says in (
+        ("/v1/models/pair:predict", "Request for unknown model: 'pair' is not found; available"),
+        ("/v1/models/pair.one/versions/2:predict", no_version),
+        ("/v2/models/pair/infer", "Request for unknown model: 'pair' is not found; available"),
+        ("/v2/models/pair.one/versions/2/infer", no_version),
+        ("/v2/models/PAIR.ONE/infer", "Request for unknown model: 'PAIR.ONE' is not found; available"),
+        (
+            "/v1/models/pair.one:explain",
+            ":explain needs an explainer, which Uncork does not have; POST to",
+        ),
+        ("/v1/models/pair.one:classify", ":classify takes examples with named features, which Uncork"),
+        ("/v1/models/pair.one/versions/1:regress", ":regress takes examples with named features, which"),
+        ("/v2/models/pair.one/generate", "/generate is for models that generate text, which Uncork"),
+        ("/v2/systemsharedmemory/region/x/register", "shared memory is not supported; send tensors in"),
+        ("/v2/cudasharedmemory/unregister", "shared memory is not supported; send tensors in the body"),
+        ("/v2/trace/setting", "trace settings cannot be read or changed over HTTP; start the server"),
+        ("/v2/models/pair.one/trace/setting", "trace settings cannot be read or changed over HTTP"),
+        ("/v2/logging", "log settings cannot be read or changed over HTTP; start the server with"),
+        (
+            "/v2/models/pair.one/inference",
+            "no route for /v2/models/pair.one/inference; did you mean POST",
+        ),
+    ):
+        assert error(await on.http.post(path, json={}), 404).startswith(says), path
+    assert error(await on.http.get("/v2/models/pair.one/versions/2"), 404)
 
 
-async def test_a_wrong_method_is_405(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker()
-        for path in (
-            "/v1/models/fake:predict",
-            "/v2/models/fake/infer",
-            "/v1/models/fake/versions/1:predict",
-        ):
-            for method in ("GET", "PUT", "DELETE"):
-                reply = await on.http.request(method, path)
-                assert error(reply, 405) == f"{method} is not allowed for {path}; use POST"
-                assert reply.headers["allow"] == "POST"
-        for path in ("/v2/models/fake", "/v1/models/fake", "/v2", "/v2/health/ready"):
-            reply = await on.http.put(path)
-            assert error(reply, 405)
-            assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
+async def test_a_wrong_method_is_405(on: GatewayStage) -> None:
+    await on.worker()
+    for path in (
+        "/v1/models/fake:predict",
+        "/v2/models/fake/infer",
+        "/v1/models/fake/versions/1:predict",
+    ):
+        for method in ("GET", "PUT", "DELETE"):
+            reply = await on.http.request(method, path)
+            assert error(reply, 405) == f"{method} is not allowed for {path}; use POST"
+            assert reply.headers["allow"] == "POST"
+    for path in ("/v2/models/fake", "/v1/models/fake", "/v2", "/v2/health/ready"):
+        reply = await on.http.put(path)
+        assert error(reply, 405)
+        assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
 @pytest.mark.parametrize("path", ["/v1/models/fake:predict", "/v2/models/fake/infer"])
-async def test_without_a_worker_it_is_503(tmp_path: Path, path: str) -> None:
+async def test_without_a_worker_it_is_503(on: GatewayStage, path: str) -> None:
     """Clients get 503 with Retry-After before the first Hello and before a worker is ready."""
     body = {"instances": [1], "inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [1]}]}
     body.pop("inputs" if path.startswith("/v1") else "instances")
 
-    async with gateway(tmp_path) as on:
-        early = await on.http.post(path, json=body)
-        assert error(early, 503) == "no worker is ready: workers are starting"
-        assert early.headers["retry-after"] == "1"
-        (await on.connect()).send(Hello(index=0, launch=1, service=service()))
-        await on.service.events.described
-        later = await on.http.post(path, json=body)
-        assert error(later, 503) == "no worker is ready"
-        assert later.headers["retry-after"] == "1"
+    early = await on.http.post(path, json=body)
+    assert error(early, 503) == "no worker is ready: workers are starting"
+    assert early.headers["retry-after"] == "1"
+    (await on.connect()).send(Hello(index=0, launch=1, service=service()))
+    await on.service.events.described
+    later = await on.http.post(path, json=body)
+    assert error(later, 503) == "no worker is ready"
+    assert later.headers["retry-after"] == "1"

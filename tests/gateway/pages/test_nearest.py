@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.fake_worker import json_api, service
-from tests.gateway.gateway_stage import client_of, gateway, problem
+from tests.gateway.gateway_stage import GatewayStage, client_of, gateway, problem
 from uncork_workers.wire.schema import ApiDescription
 
 SERVES = service(json_api("predict"), json_api("predict_proba"), name="Digits")
@@ -35,44 +35,40 @@ async def told(on: Any, method: str, path: str) -> str:
         ("GET", "/v2/models/digits/redy", "GET /v2/models/digits/ready"),
     ],
 )
-async def test_the_nearest_route_is_named(tmp_path: Path, method: str, path: str, near: str) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=SERVES)
+async def test_the_nearest_route_is_named(on: GatewayStage, method: str, path: str, near: str) -> None:
+    await on.worker(serves=SERVES)
 
-        assert await told(on, method, path) == f"no route for {path}; did you mean {near}?"
+    assert await told(on, method, path) == f"no route for {path}; did you mean {near}?"
 
 
 @pytest.mark.parametrize("path", ["/nothing/at/all", "/" + "x" * 5000])
-async def test_where_nothing_is_near_the_apis_are_named(tmp_path: Path, path: str) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=SERVES)
+async def test_where_nothing_is_near_the_apis_are_named(on: GatewayStage, path: str) -> None:
+    await on.worker(serves=SERVES)
 
-        says = "available APIs: POST /predict, POST /predict_proba"
-        assert await told(on, "GET", path) == f"no route for {path}; {says}"
+    says = "available APIs: POST /predict, POST /predict_proba"
+    assert await told(on, "GET", path) == f"no route for {path}; {says}"
 
 
-async def test_an_api_below_v1_is_named_like_any_other(tmp_path: Path) -> None:
+async def test_an_api_below_v1_is_named_like_any_other(on: GatewayStage) -> None:
     """Only ``/v1/models`` belongs to other protocols."""
     embeddings = ApiDescription(name="embed", route="/v1/embeddings", input={"kind": "json"})
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(embeddings))
+    await on.worker(serves=service(embeddings))
 
-        nearest = await on.http.post("/v1/embedding")
-        assert problem(nearest, 404) == "no route for /v1/embedding; did you mean POST /v1/embeddings?"
-        unlike = await on.http.post("/nothing/at/all")
-        assert problem(unlike, 404).endswith("available APIs: POST /v1/embeddings")
-        assert problem(await on.http.get("/v1/embeddings"), 405).endswith("use POST")
+    nearest = await on.http.post("/v1/embedding")
+    assert problem(nearest, 404) == "no route for /v1/embedding; did you mean POST /v1/embeddings?"
+    unlike = await on.http.post("/nothing/at/all")
+    assert problem(unlike, 404).endswith("available APIs: POST /v1/embeddings")
+    assert problem(await on.http.get("/v1/embeddings"), 405).endswith("use POST")
 
 
-async def test_errors_of_text_models_have_one_form_at_all_routes(tmp_path: Path) -> None:
+async def test_errors_of_text_models_have_one_form_at_all_routes(on: GatewayStage) -> None:
     """Cohere's /v2/rerank is one of them, although /v2 belongs to the Open Inference Protocol."""
     paths = ("/v1/rerank", "/v2/rerank", "/rerank")
     rank = ApiDescription(name="rank", route="/rank", input={"kind": "json"}, aliases=paths, task="rerank")
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(rank))
+    await on.worker(serves=service(rank))
 
-        for path in paths:
-            assert problem(await on.http.get(path), 405) == f"GET is not allowed for {path}; use POST"
+    for path in paths:
+        assert problem(await on.http.get(path), 405) == f"GET is not allowed for {path}; use POST"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.dispatcher.batches import batch_of, submitted
 from tests.gateway.fake_worker import array_api, json_api, service
-from tests.gateway.gateway_stage import client_of, gateway
+from tests.gateway.gateway_stage import GatewayStage, client_of, gateway
 from tests.gateway.proxy_stage import error
 from tests.gateway.running import turns
 from uncork_dispatcher import BatchStatus
@@ -76,17 +76,16 @@ async def test_the_configuration_says_what_is_in_force(tmp_path: Path) -> None:
     ],
 )
 async def test_the_configuration_says_how_rows_are_batched(
-    tmp_path: Path, settings: dict[str, Any], most_rows: int, batching: tuple[list[int], int] | None
+    on: GatewayStage, settings: dict[str, Any], most_rows: int, batching: tuple[list[int], int] | None
 ) -> None:
     """Only ``fixed`` has a preferred size; the delay is the policy's, at most the goal."""
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(array_api(**settings)))
-        config = told(await on.http.get("/v2/models/fake/config"))
-        dynamic = config.get("dynamic_batching")
+    await on.worker(serves=service(array_api(**settings)))
+    config = told(await on.http.get("/v2/models/fake/config"))
+    dynamic = config.get("dynamic_batching")
 
-        assert config["max_batch_size"] == most_rows
-        found = dynamic and (dynamic["preferred_batch_size"], dynamic["max_queue_delay_microseconds"])
-        assert found == batching
+    assert config["max_batch_size"] == most_rows
+    found = dynamic and (dynamic["preferred_batch_size"], dynamic["max_queue_delay_microseconds"])
+    assert found == batching
 
 
 # Statistics
@@ -248,7 +247,7 @@ async def test_statistics_are_for_operators_where_these_have_a_port(tmp_path: Pa
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"ready":false}', b'{"ready":true}'])
-async def test_the_index_lists_the_models(tmp_path: Path, body: bytes) -> None:
+async def test_the_index_lists_the_models(on: GatewayStage, body: bytes) -> None:
     """Models that are not ready are listed unless the request asks for ready ones."""
     loading = "no worker is ready: worker 0 is in setup"
 
@@ -260,31 +259,28 @@ async def test_the_index_lists_the_models(tmp_path: Path, body: bytes) -> None:
             {"name": name, "version": "1", "state": state, "reason": reason} for name in ("fake", "fake.echo")
         ]
 
-    async with gateway(tmp_path) as on:
-        assert await index(on) == []
-        worker = await on.connect()
-        worker.send(Hello(index=0, launch=1, service=service(json_api())))
-        await on.service.events.described
-        [why] = {one["reason"] for one in await index(on)} or {loading}
-        assert why.startswith("no worker is ready: ")
-        assert await index(on) == ([] if b"true" in body else models("UNAVAILABLE", why))
-        worker.send(Ready())
-        await on.gateway.front_end.ready.wait()
-        await turns()
-        assert await index(on) == models("READY", "")
+    assert await index(on) == []
+    worker = await on.connect()
+    worker.send(Hello(index=0, launch=1, service=service(json_api())))
+    await on.service.events.described
+    [why] = {one["reason"] for one in await index(on)} or {loading}
+    assert why.startswith("no worker is ready: ")
+    assert await index(on) == ([] if b"true" in body else models("UNAVAILABLE", why))
+    worker.send(Ready())
+    await on.gateway.front_end.ready.wait()
+    await turns()
+    assert await index(on) == models("READY", "")
 
 
 @pytest.mark.parametrize("body", [b"[", b"[]", b'{"ready":1}', b'{"ready":true}' + b" " * 70_000])
-async def test_an_index_request_that_is_malformed_is_told(tmp_path: Path, body: bytes) -> None:
+async def test_an_index_request_that_is_malformed_is_told(on: GatewayStage, body: bytes) -> None:
     """The error says what is accepted; a very long body is not read."""
-    async with gateway(tmp_path) as on:
-        await on.worker()
-        message = error(await on.http.post("/v2/repository/index", content=body), 400)
-        assert 'send an empty body, or {"ready": true}' in message
+    await on.worker()
+    message = error(await on.http.post("/v2/repository/index", content=body), 400)
+    assert 'send an empty body, or {"ready": true}' in message
 
 
 @pytest.mark.parametrize("path", ["index", "models/fake/load", "models/fake/unload"])
-async def test_a_repository_request_that_is_nested_too_deeply_is_told(tmp_path: Path, path: str) -> None:
-    async with gateway(tmp_path) as on:
-        reply = await on.http.post(f"/v2/repository/{path}", content=b'{"a":' + b"[" * 1000)
-        assert "invalid repository request: it is nested too deeply; send" in error(reply, 400)
+async def test_a_repository_request_that_is_nested_too_deeply_is_told(on: GatewayStage, path: str) -> None:
+    reply = await on.http.post(f"/v2/repository/{path}", content=b'{"a":' + b"[" * 1000)
+    assert "invalid repository request: it is nested too deeply; send" in error(reply, 400)

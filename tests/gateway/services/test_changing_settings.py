@@ -94,40 +94,38 @@ async def test_a_front_end_forgets_heads_that_had_another_key(tmp_path: Path) ->
         assert (await on.http.post("/echo", json=1)).status_code == 401
 
 
-async def test_limits_apply_to_new_requests(tmp_path: Path) -> None:
+async def test_limits_apply_to_new_requests(on: GatewayStage) -> None:
     """A lower limit removes nothing from the queue."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        first = on.post("/echo", 0)
-        running, payload = await worker.batch()
-        queued = [on.post("/echo", number) for number in (1, 2, 3)]
-        await turns(50)
-        change(on, max_queue_rows=3, max_body_bytes=10)
+    worker = await on.worker()
+    first = on.post("/echo", 0)
+    running, payload = await worker.batch()
+    queued = [on.post("/echo", number) for number in (1, 2, 3)]
+    await turns(50)
+    change(on, max_queue_rows=3, max_body_bytes=10)
 
-        full = await on.http.post("/echo", json=4)
-        assert full.json()["reason"] == "queue_full"
-        assert problem(await on.http.post("/echo", json="0123456789"), 413)
-        worker.answer(running, [payload])
-        batch, payload = await worker.batch()
-        worker.answer(batch, [b"1", b"2", b"3"])
-        assert [(await one).json() for one in (first, *queued)] == [0, 1, 2, 3]
+    full = await on.http.post("/echo", json=4)
+    assert full.json()["reason"] == "queue_full"
+    assert problem(await on.http.post("/echo", json="0123456789"), 413)
+    worker.answer(running, [payload])
+    batch, payload = await worker.batch()
+    worker.answer(batch, [b"1", b"2", b"3"])
+    assert [(await one).json() for one in (first, *queued)] == [0, 1, 2, 3]
 
 
 async def test_the_access_log_begins_on_open_connections(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    on: GatewayStage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        with caplog.at_level(logging.INFO):
-            await on.echo(worker, "/echo", 1)
-            assert "POST /echo" not in caplog.text
-            change(on, access_log=True)
-            await on.echo(worker, "/echo", 1)
-            assert "POST /echo 200" in caplog.text
-            change(on, access_log=False)
-            caplog.clear()
-            await on.echo(worker, "/echo", 1)
-            assert "POST /echo" not in caplog.text
+    worker = await on.worker()
+    with caplog.at_level(logging.INFO):
+        await on.echo(worker, "/echo", 1)
+        assert "POST /echo" not in caplog.text
+        change(on, access_log=True)
+        await on.echo(worker, "/echo", 1)
+        assert "POST /echo 200" in caplog.text
+        change(on, access_log=False)
+        caplog.clear()
+        await on.echo(worker, "/echo", 1)
+        assert "POST /echo" not in caplog.text
 
 
 async def test_clients_get_shares_from_the_change_on(tmp_path: Path) -> None:
@@ -151,32 +149,30 @@ async def test_clients_get_shares_from_the_change_on(tmp_path: Path) -> None:
         assert [(await one).json() for one in asking] == [0, 1, 2, 3]
 
 
-async def test_what_is_known_of_outputs_stays_while_the_workers_do(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(json_api("echo"), name="Fake"))
-        await on.echo(worker, "/echo", [1.5, 2.5])
-        known = on.gateway.catalogue.models["fake"]["1"].outputs.known()
-        assert known
-        change(on, overrides={"mb_max_latency": 50})
-        assert on.gateway.catalogue.models["fake"]["1"].outputs.known() == known
-        assert on.gateway.catalogue.models["fake"]["1"].api.settings.mb_max_latency == 50
+async def test_what_is_known_of_outputs_stays_while_the_workers_do(on: GatewayStage) -> None:
+    worker = await on.worker(serves=service(json_api("echo"), name="Fake"))
+    await on.echo(worker, "/echo", [1.5, 2.5])
+    known = on.gateway.catalogue.models["fake"]["1"].outputs.known()
+    assert known
+    change(on, overrides={"mb_max_latency": 50})
+    assert on.gateway.catalogue.models["fake"]["1"].outputs.known() == known
+    assert on.gateway.catalogue.models["fake"]["1"].api.settings.mb_max_latency == 50
 
 
-async def test_settings_change_with_the_workers(tmp_path: Path) -> None:
+async def test_settings_change_with_the_workers(on: GatewayStage) -> None:
     """Together, or not at all."""
-    async with gateway(tmp_path) as on:
-        old = await on.worker()
-        new = await on.standby(2)
-        settings = replace(on.service.events.settings, overrides=for_all_apis({"policy": "aimd"}))
-        wrong = replace(settings, overrides=for_all_apis({"route": "/metrics"}))
-        with pytest.raises(ValueError, match="/metrics"):
-            on.service.prepare_take_over([2], wrong)
-        assert (await on.echo(old, "/echo", 1))[1].status_code == 200
-        assert on.service.take_over([2], on.service.prepare_take_over([2], settings)) == {1}
+    old = await on.worker()
+    new = await on.standby(2)
+    settings = replace(on.service.events.settings, overrides=for_all_apis({"policy": "aimd"}))
+    wrong = replace(settings, overrides=for_all_apis({"route": "/metrics"}))
+    with pytest.raises(ValueError, match="/metrics"):
+        on.service.prepare_take_over([2], wrong)
+    assert (await on.echo(old, "/echo", 1))[1].status_code == 200
+    assert on.service.take_over([2], on.service.prepare_take_over([2], settings)) == {1}
 
-        await on.echo(new, "/echo", 1)
-        assert (await on.http.get("/status")).json()["apis"][0]["policy"] == "aimd"
-        assert on.service.events.settings is settings
+    await on.echo(new, "/echo", 1)
+    assert (await on.http.get("/status")).json()["apis"][0]["policy"] == "aimd"
+    assert on.service.events.settings is settings
 
 
 async def test_a_service_of_remote_workers_may_become_servable(tmp_path: Path) -> None:

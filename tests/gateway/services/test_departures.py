@@ -51,60 +51,57 @@ def ended(on: GatewayStage, outcome: str) -> float | None:
     return registry.get_sample_value("uncork_batches_total", labels)
 
 
-async def test_the_worker_knows_which_requests_nobody_waits_for(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(PAIRS))
-        batch, posted = await running(on, worker, 1, 2)
-        posted[1].cancel()
-        assert await worker.next() == Cancel(batch.batch, (1,))
-        posted[0].cancel()
-        assert await worker.next() == Cancel(batch.batch, (0,))
-        worker.answer(batch, [b"", b""], statuses=[499, 499], chunks=[], worked=False, cancelled=True)
+async def test_the_worker_knows_which_requests_nobody_waits_for(on: GatewayStage) -> None:
+    worker = await on.worker(serves=service(PAIRS))
+    batch, posted = await running(on, worker, 1, 2)
+    posted[1].cancel()
+    assert await worker.next() == Cancel(batch.batch, (1,))
+    posted[0].cancel()
+    assert await worker.next() == Cancel(batch.batch, (0,))
+    worker.answer(batch, [b"", b""], statuses=[499, 499], chunks=[], worked=False, cancelled=True)
 
-        batch, posted = await running(on, worker, 3, 4)
-        worker.answer(batch, [b"3", b"4"])
-        assert [(await one).json() for one in posted] == [3, 4]
-        assert (ended(on, "cancelled"), ended(on, "failed"), ended(on, "worked")) == (1, None, 1)
-
-
-async def test_a_computation_is_cancelled_when_nobody_waits_for_it(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(replace(SINGLE, coalesce=True)))
-        batch, [first] = await running(on, worker, 1)
-        joined = on.post("/echo", 1)
-        await turns()
-        first.cancel()
-        await turns()
-        other = on.post("/other", 1)  # nothing has been sent to the worker meanwhile
-        assert (await other).status_code == 404
-        joined.cancel()
-        assert await worker.next() == Cancel(batch.batch, (0,))
+    batch, posted = await running(on, worker, 3, 4)
+    worker.answer(batch, [b"3", b"4"])
+    assert [(await one).json() for one in posted] == [3, 4]
+    assert (ended(on, "cancelled"), ended(on, "failed"), ended(on, "worked")) == (1, None, 1)
 
 
-async def test_the_worker_knows_whose_time_has_passed(tmp_path: Path) -> None:
+async def test_a_computation_is_cancelled_when_nobody_waits_for_it(on: GatewayStage) -> None:
+    worker = await on.worker(serves=service(replace(SINGLE, coalesce=True)))
+    batch, [first] = await running(on, worker, 1)
+    joined = on.post("/echo", 1)
+    await turns()
+    first.cancel()
+    await turns()
+    other = on.post("/other", 1)  # nothing has been sent to the worker meanwhile
+    assert (await other).status_code == 404
+    joined.cancel()
+    assert await worker.next() == Cancel(batch.batch, (0,))
+
+
+async def test_the_worker_knows_whose_time_has_passed(on: GatewayStage) -> None:
     """The last such client ends the batch; the others get their results."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(PAIRS))
-        posted = [on.post("/echo", 1)]
-        await turns()
-        posted.append(asyncio.create_task(on.http.post("/echo", json=2, headers=HASTY)))
-        batch, _ = await worker.batch()
-        await let_time_pass(on)
-        assert await worker.next() == Cancel(batch.batch, (1,))
-        assert problem(await posted[1], 504).endswith("expired while the request was running")
-        worker.answer(batch, [b"1", b"2"])
-        assert (await posted[0]).json() == 1
+    worker = await on.worker(serves=service(PAIRS))
+    posted = [on.post("/echo", 1)]
+    await turns()
+    posted.append(asyncio.create_task(on.http.post("/echo", json=2, headers=HASTY)))
+    batch, _ = await worker.batch()
+    await let_time_pass(on)
+    assert await worker.next() == Cancel(batch.batch, (1,))
+    assert problem(await posted[1], 504).endswith("expired while the request was running")
+    worker.answer(batch, [b"1", b"2"])
+    assert (await posted[0]).json() == 1
 
-        posted = [asyncio.create_task(on.http.post("/echo", json=2, headers=HASTY)) for _ in range(2)]
-        batch, _ = await worker.batch()
-        await let_time_pass(on)
-        assert await worker.next() == Cancel(batch.batch, (0, 1))
-        assert [(await late).status_code for late in posted] == [504, 504]
-        worker.answer(batch, [b"", b""], statuses=[499, 499], chunks=[], worked=False, cancelled=True)
-        batch, posted = await running(on, worker, 3, 4)
-        worker.answer(batch, [b"3", b"4"])
-        assert [(await one).json() for one in posted] == [3, 4]
-        assert (ended(on, "cancelled"), ended(on, "failed"), ended(on, "worked")) == (1, None, 2)
+    posted = [asyncio.create_task(on.http.post("/echo", json=2, headers=HASTY)) for _ in range(2)]
+    batch, _ = await worker.batch()
+    await let_time_pass(on)
+    assert await worker.next() == Cancel(batch.batch, (0, 1))
+    assert [(await late).status_code for late in posted] == [504, 504]
+    worker.answer(batch, [b"", b""], statuses=[499, 499], chunks=[], worked=False, cancelled=True)
+    batch, posted = await running(on, worker, 3, 4)
+    worker.answer(batch, [b"3", b"4"])
+    assert [(await one).json() for one in posted] == [3, 4]
+    assert (ended(on, "cancelled"), ended(on, "failed"), ended(on, "worked")) == (1, None, 2)
 
 
 async def test_the_access_log_has_the_batches_of_requests_that_ended_early(

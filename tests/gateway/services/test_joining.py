@@ -17,7 +17,7 @@ from tests.gateway.gateway_stage import GatewayStage, problem
 from tests.gateway.running import turns
 from tests.gateway.services.memory_stage import answered
 from tests.gateway.worker_peer import TOKEN, Peer, application, dial
-from tests.loops import until
+from tests.loops import raise_problems, until
 from uncork_gateway import GatewaySettings
 from uncork_gateway.backends.worker_connection import Owner, WorkerConnection
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -147,128 +147,128 @@ async def remote_only(folder: Path, **settings: Any) -> AsyncIterator[Remote]:
         await made.close()
 
 
-async def test_refused_workers_are_counted(tmp_path: Path) -> None:
-    async with remote_only(tmp_path) as on:
-        for _ in range(2):
-            peer = await Peer.connect(on.address)
-            peer.send(application(await peer.challenge(), token=b"another token ..."))
-            await peer.refusal()
-
-        metrics = (await on.http.get("/metrics")).text
-        assert 'uncork_worker_connections_refused_total{reason="token"} 2.0' in metrics
+@pytest.fixture
+async def on(tmp_path: Path) -> AsyncIterator[Remote]:
+    """A gateway whose workers all dial in."""
+    async with remote_only(tmp_path) as made:
+        yield made
+    raise_problems()
 
 
-async def test_another_version_takes_over_when_it_is_complete(tmp_path: Path) -> None:
+async def test_refused_workers_are_counted(on: Remote) -> None:
+    for _ in range(2):
+        peer = await Peer.connect(on.address)
+        peer.send(application(await peer.challenge(), token=b"another token ..."))
+        await peer.refusal()
+
+    metrics = (await on.http.get("/metrics")).text
+    assert 'uncork_worker_connections_refused_total{reason="token"} 2.0' in metrics
+
+
+async def test_another_version_takes_over_when_it_is_complete(on: Remote) -> None:
     """Nothing changes before; then the old workers retire, and stay away while the new ones serve."""
-    async with remote_only(tmp_path) as on:
-        old = [await on.remote(name) for name in ("a1", "a2")]
-        first = await on.remote("b1", B)
-        assert on.in_force == "A"
-        assert on.service.pool.ready() == {0, 1}
-        second = await on.remote("b2", B)
-        assert on.in_force == "B"
-        for one in old:
-            assert await one.dismissed() == TAKEN_OVER
-        for name in ("a1", "a2", "a3", "a4"):
-            await on.remote(name)
-        third = await on.remote("b3", B)
-        assert on.in_force == "B"
-        for one in (first, second, third):
-            asking = [on.post("/echo", 1) for _ in range(1)]
-            batch, payload = await one.batch()
-            one.answer(batch, [payload])
-            assert (await asking[0]).status_code == 200
-            one.close()
-        await until(lambda: on.in_force == "A")
+    old = [await on.remote(name) for name in ("a1", "a2")]
+    first = await on.remote("b1", B)
+    assert on.in_force == "A"
+    assert on.service.pool.ready() == {0, 1}
+    second = await on.remote("b2", B)
+    assert on.in_force == "B"
+    for one in old:
+        assert await one.dismissed() == TAKEN_OVER
+    for name in ("a1", "a2", "a3", "a4"):
+        await on.remote(name)
+    third = await on.remote("b3", B)
+    assert on.in_force == "B"
+    for one in (first, second, third):
+        asking = [on.post("/echo", 1) for _ in range(1)]
+        batch, payload = await one.batch()
+        one.answer(batch, [payload])
+        assert (await asking[0]).status_code == 200
+        one.close()
+    await until(lambda: on.in_force == "A")
 
 
-async def test_what_fits_into_memory_is_learned_anew_for_other_code(tmp_path: Path) -> None:
+async def test_what_fits_into_memory_is_learned_anew_for_other_code(on: Remote) -> None:
     """Also on a worker that gets the place of one with old code."""
-    async with remote_only(tmp_path) as on:
-        old = await on.remote("a")
-        await answered(on, old, limit=3.0)
-        await on.remote("b", B)
-        assert await old.dismissed() == TAKEN_OVER
-        new = await on.remote("c", C)
-        assert on.in_force == "C"
-        assert on.service.pool.ready() == {0}
-        [batch] = await answered(on, new)
-        assert batch.fits is None
+    old = await on.remote("a")
+    await answered(on, old, limit=3.0)
+    await on.remote("b", B)
+    assert await old.dismissed() == TAKEN_OVER
+    new = await on.remote("c", C)
+    assert on.in_force == "C"
+    assert on.service.pool.ready() == {0}
+    [batch] = await answered(on, new)
+    assert batch.fits is None
 
 
-async def test_what_fits_into_memory_is_learned_anew_on_another_machine(tmp_path: Path) -> None:
+async def test_what_fits_into_memory_is_learned_anew_on_another_machine(on: Remote) -> None:
     """A worker that is started again where the last one was knows it."""
-    async with remote_only(tmp_path) as on:
-        for host, fits in (("small", None), ("small", 3.0), ("large", None)):
-            worker = await on.remote(host)
-            assert on.service.pool.ready() == {0}
-            [batch] = await answered(on, worker, limit=3.0)
-            assert batch.fits == fits
-            worker.close()
-            await until(lambda: not on.service.pool.ready())
+    for host, fits in (("small", None), ("small", 3.0), ("large", None)):
+        worker = await on.remote(host)
+        assert on.service.pool.ready() == {0}
+        [batch] = await answered(on, worker, limit=3.0)
+        assert batch.fits == fits
+        worker.close()
+        await until(lambda: not on.service.pool.ready())
 
 
-async def test_an_old_worker_answers_what_it_runs_and_a_new_one_what_is_queued(tmp_path: Path) -> None:
-    async with remote_only(tmp_path) as on:
-        old = await on.remote("a")
-        asking = [on.post("/echo", 1)]
-        running, payload = await old.batch()
-        asking.append(on.post("/echo", 2))
-        await turns(50)
-        new = await on.remote("b", B)
-        batch, queued = await new.batch()
-        new.answer(batch, [queued])
-        old.answer(running, [payload])
+async def test_an_old_worker_answers_what_it_runs_and_a_new_one_what_is_queued(on: Remote) -> None:
+    old = await on.remote("a")
+    asking = [on.post("/echo", 1)]
+    running, payload = await old.batch()
+    asking.append(on.post("/echo", 2))
+    await turns(50)
+    new = await on.remote("b", B)
+    batch, queued = await new.batch()
+    new.answer(batch, [queued])
+    old.answer(running, [payload])
 
-        assert queued == b"2"
-        assert [(await one).json() for one in asking] == [1, 2]
-        assert await old.dismissed() == TAKEN_OVER
+    assert queued == b"2"
+    assert [(await one).json() for one in asking] == [1, 2]
+    assert await old.dismissed() == TAKEN_OVER
 
 
-async def test_the_next_version_serves_when_enough_old_workers_leave(tmp_path: Path) -> None:
+async def test_the_next_version_serves_when_enough_old_workers_leave(on: Remote) -> None:
     """At once, although one of them still runs its batch."""
-    async with remote_only(tmp_path) as on:
-        busy = await on.remote("a1")
-        on.post("/echo", 1)
-        await busy.batch()
-        idle = await on.remote("a2")
-        await on.remote("b", B)
-        assert on.in_force == "A"
-        busy.send(Leaving())
-        assert await idle.dismissed() == TAKEN_OVER
-        assert on.in_force == "B"
-        assert on.service.pool.ready() == {2}
+    busy = await on.remote("a1")
+    on.post("/echo", 1)
+    await busy.batch()
+    idle = await on.remote("a2")
+    await on.remote("b", B)
+    assert on.in_force == "A"
+    busy.send(Leaving())
+    assert await idle.dismissed() == TAKEN_OVER
+    assert on.in_force == "B"
+    assert on.service.pool.ready() == {2}
 
 
-async def test_old_code_that_is_started_again_stays_behind(tmp_path: Path) -> None:
+async def test_old_code_that_is_started_again_stays_behind(on: Remote) -> None:
     """Also if its workers are as many as the new ones; then both versions fail one after the other."""
-    async with remote_only(tmp_path) as on:
-        await on.remote("a1")
-        new = await on.remote("b1", B)
-        assert on.in_force == "B"
-        again = [await on.remote(name) for name in ("a2", "a3")]
-        assert on.in_force == "B"
-        new.close()
-        await until(lambda: on.in_force == "A")
+    await on.remote("a1")
+    new = await on.remote("b1", B)
+    assert on.in_force == "B"
+    again = [await on.remote(name) for name in ("a2", "a3")]
+    assert on.in_force == "B"
+    new.close()
+    await until(lambda: on.in_force == "A")
 
-        await on.remote("b1", B)
-        assert on.in_force == "A"
-        again.pop().close()
-        await until(lambda: on.in_force == "B")
+    await on.remote("b1", B)
+    assert on.in_force == "A"
+    again.pop().close()
+    await until(lambda: on.in_force == "B")
 
 
 async def test_new_code_that_is_started_while_the_old_one_is_not_ready_is_no_older_for_it(
-    tmp_path: Path,
+    on: Remote,
 ) -> None:
     """Its workers take over again when they are as many."""
-    async with remote_only(tmp_path) as on:
-        starting = await on.starting("b1", B)
-        await on.remote("a1", A)
-        assert on.in_force == "A"
-        assert await starting.dismissed() == TAKEN_OVER
+    starting = await on.starting("b1", B)
+    await on.remote("a1", A)
+    assert on.in_force == "A"
+    assert await starting.dismissed() == TAKEN_OVER
 
-        await on.remote("b1", B)
-        assert on.in_force == "B"
+    await on.remote("b1", B)
+    assert on.in_force == "B"
 
 
 async def test_a_service_that_cannot_be_served_is_logged_and_harms_nobody(
@@ -297,28 +297,26 @@ async def test_the_host_of_a_worker_forges_no_log_line(
 
 
 @pytest.mark.parametrize("serves", [A, B])
-async def test_a_worker_that_fails_is_a_reason(tmp_path: Path, serves: ServiceDescription) -> None:
+async def test_a_worker_that_fails_is_a_reason(on: Remote, serves: ServiceDescription) -> None:
     """Until another one is ready."""
-    async with remote_only(tmp_path) as on:
-        await on.starting("a")
-        failing = await on.starting("b", serves)
-        failing.send(Failed(1, "setup", "no model"))
-        failing.close()
-        await until(lambda: {slot.index for slot in on.service.view.slots()} == {0})
-        assert "worker 1 failed in setup: no model" in problem(await on.ready(), 503)
-        await on.remote("c")
-        assert (await on.ready()).status_code == 200
+    await on.starting("a")
+    failing = await on.starting("b", serves)
+    failing.send(Failed(1, "setup", "no model"))
+    failing.close()
+    await until(lambda: {slot.index for slot in on.service.view.slots()} == {0})
+    assert "worker 1 failed in setup: no model" in problem(await on.ready(), 503)
+    await on.remote("c")
+    assert (await on.ready()).status_code == 200
 
 
-async def test_a_remote_worker_that_cannot_load_its_service_does_not_end_the_gateway(tmp_path: Path) -> None:
+async def test_a_remote_worker_that_cannot_load_its_service_does_not_end_the_gateway(on: Remote) -> None:
     """Others may come."""
-    async with remote_only(tmp_path) as on:
-        failing, welcome = await dial(on.address, instance="a")
-        failing.send(Failed(welcome.index, "load", "no module"))
-        await failing.delivered()
-        await turns(20)
-        failing.close()
-        assert not on.service.events.described.done()
+    failing, welcome = await dial(on.address, instance="a")
+    failing.send(Failed(welcome.index, "load", "no module"))
+    await failing.delivered()
+    await turns(20)
+    failing.close()
+    assert not on.service.events.described.done()
 
 
 async def test_new_code_of_a_restarted_worker_waits_for_the_old_code_to_go(
@@ -518,12 +516,11 @@ async def test_remote_workers_with_other_code_succeed_no_service_that_sleeps(tmp
         assert (on.in_force, on.service.pool.ready()) == ("A", set())
 
 
-async def test_closing_the_gateway_disconnects_everybody(tmp_path: Path) -> None:
-    async with remote_only(tmp_path) as on:
-        workers = [await on.remote("a1"), await on.remote("a2"), await on.remote("b", B)]
-        peer = await Peer.connect(on.address)
-        await peer.challenge()
-        await on.gateway.close()
-        await peer.closed()
-        for one in workers:
-            assert await one.dismissed() == Goodbye("the gateway is stopping")
+async def test_closing_the_gateway_disconnects_everybody(on: Remote) -> None:
+    workers = [await on.remote("a1"), await on.remote("a2"), await on.remote("b", B)]
+    peer = await Peer.connect(on.address)
+    await peer.challenge()
+    await on.gateway.close()
+    await peer.closed()
+    for one in workers:
+        assert await one.dismissed() == Goodbye("the gateway is stopping")

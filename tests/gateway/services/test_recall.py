@@ -41,32 +41,30 @@ def recalling(asked: list[str], learned: Learned) -> Callable[[str], Learned]:
     return recall
 
 
-async def test_the_first_worker_recalls_what_was_learned_of_its_model(tmp_path: Path) -> None:
+async def test_the_first_worker_recalls_what_was_learned_of_its_model(on: GatewayStage) -> None:
     """Its warm-up confirms that; APIs that are gone are left out."""
-    async with gateway(tmp_path) as on:
-        asked: list[str] = []
-        on.service.events.recall = recalling(asked, LEARNED)
-        await worker(on)
-        await worker(on, launch=2)
+    asked: list[str] = []
+    on.service.events.recall = recalling(asked, LEARNED)
+    await worker(on)
+    await worker(on, launch=2)
 
-        assert asked == [on.service.events.model]
-        [stats] = on.service.batching.dispatcher.stats()
-        assert stats.known_rows == (1.0, 50.0)
-        assert stats.estimate.earned_rows == 100
+    assert asked == [on.service.events.model]
+    [stats] = on.service.batching.dispatcher.stats()
+    assert stats.known_rows == (1.0, 50.0)
+    assert stats.estimate.earned_rows == 100
 
 
-async def test_what_is_learned_is_given_by_api(tmp_path: Path) -> None:
+async def test_what_is_learned_is_given_by_api(on: GatewayStage) -> None:
     """Nothing of APIs about which too little is known."""
-    async with gateway(tmp_path) as on:
-        assert on.service.learned() == {}
-        one = await on.worker()
-        assert on.service.learned() == {}
-        for _ in range(5):
-            await on.echo(one, "/echo", 1)
+    assert on.service.learned() == {}
+    one = await on.worker()
+    assert on.service.learned() == {}
+    for _ in range(5):
+        await on.echo(one, "/echo", 1)
 
-        assert on.service.learned().keys() == {"echo"}
-        [(rows, seconds)] = on.service.learned()["echo"]
-        assert (rows, round(seconds, 6)) == (1, 0.001)
+    assert on.service.learned().keys() == {"echo"}
+    [(rows, seconds)] = on.service.learned()["echo"]
+    assert (rows, round(seconds, 6)) == (1, 0.001)
 
 
 async def test_a_model_is_its_code_device_and_sizes(tmp_path: Path) -> None:
@@ -91,14 +89,13 @@ async def test_a_model_is_its_code_device_and_sizes(tmp_path: Path) -> None:
     assert len(set(models)) == 4
 
 
-async def test_new_code_is_another_model(tmp_path: Path) -> None:
+async def test_new_code_is_another_model(on: GatewayStage) -> None:
     """From its first worker on; what was learned stays, since batches correct it as they run."""
-    async with gateway(tmp_path) as on:
-        asked: list[str] = []
-        on.service.events.recall = recalling(asked, {})
-        await worker(on)
-        before = on.service.events.model
-        await worker(on, code="2", launch=2)
+    asked: list[str] = []
+    on.service.events.recall = recalling(asked, {})
+    await worker(on)
+    before = on.service.events.model
+    await worker(on, code="2", launch=2)
 
-        assert on.service.events.model != before
-        assert len(asked) == 1
+    assert on.service.events.model != before
+    assert len(asked) == 1

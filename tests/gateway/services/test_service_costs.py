@@ -24,24 +24,23 @@ def post(on: GatewayStage, *costs: float) -> list[asyncio.Task[Any]]:
     return [on.post("/echo", {"n": cost}) for cost in costs]
 
 
-async def test_the_worker_is_told_what_requests_cost(tmp_path: Path) -> None:
+async def test_the_worker_is_told_what_requests_cost(on: GatewayStage) -> None:
     """Besides their rows; for an API without a cost, nothing."""
-    async with gateway(tmp_path) as on:
-        plain = json_api("plain")
-        serves = weighed(mb_max_batch_size=10)
-        worker = await on.worker(serves=service(*serves.apis, plain))
-        asking = post(on, 4.5, 5, 3)
-        first, _ = await worker.batch()
-        worker.answer(first, [b"0"] * 2)
-        second, _ = await worker.batch()
-        worker.answer(second, [b"0"])
-        sizes = [reply.headers["x-batch-size"] for reply in await asyncio.gather(*asking)]
-        unweighed, _ = await on.echo(worker, "/plain", 1)
+    plain = json_api("plain")
+    serves = weighed(mb_max_batch_size=10)
+    worker = await on.worker(serves=service(*serves.apis, plain))
+    asking = post(on, 4.5, 5, 3)
+    first, _ = await worker.batch()
+    worker.answer(first, [b"0"] * 2)
+    second, _ = await worker.batch()
+    worker.answer(second, [b"0"])
+    sizes = [reply.headers["x-batch-size"] for reply in await asyncio.gather(*asking)]
+    unweighed, _ = await on.echo(worker, "/plain", 1)
 
-        assert (first.limit_rows, first.rows, first.costs) == (10, [1, 1], [4.5, 5])
-        assert (second.rows, second.costs) == ([1], [3])
-        assert sizes == ["2", "2", "1"]
-        assert (unweighed.rows, unweighed.costs) == ([1], None)
+    assert (first.limit_rows, first.rows, first.costs) == (10, [1, 1], [4.5, 5])
+    assert (second.rows, second.costs) == ([1], [3])
+    assert sizes == ["2", "2", "1"]
+    assert (unweighed.rows, unweighed.costs) == ([1], None)
 
 
 @pytest.mark.parametrize("overrides", [{}, {"allowed_lengths": [3, 99]}])
@@ -63,29 +62,27 @@ async def test_allowed_lengths_and_sizes_are_in_force(tmp_path: Path, overrides:
         assert rules.max_batch_rows == 500
 
 
-async def test_sizes_without_a_cost_are_only_a_limit(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(json_api("echo", ApiSettings(allowed_batch_sizes=(1, 8)))))
-        [stats] = on.service.batching.dispatcher.stats()
+async def test_sizes_without_a_cost_are_only_a_limit(on: GatewayStage) -> None:
+    await on.worker(serves=service(json_api("echo", ApiSettings(allowed_batch_sizes=(1, 8)))))
+    [stats] = on.service.batching.dispatcher.stats()
 
-        assert (stats.rules.allowed_batch_sizes, stats.rules.max_batch_rows) == ((), 8)
+    assert (stats.rules.allowed_batch_sizes, stats.rules.max_batch_rows) == ((), 8)
 
 
 @pytest.mark.parametrize(
     ("chunks", "believed"), [([(70.0, 5.0)], False), ([(2, 5.0)], True), ([(35, 5.0), (35, 5.0)], True)]
 )
 async def test_a_batch_that_cost_all_of_it_ran_whole(
-    tmp_path: Path, chunks: list[tuple[float, float]], *, believed: bool
+    on: GatewayStage, chunks: list[tuple[float, float]], *, believed: bool
 ) -> None:
     """The gateway measures its time; for a cheaper batch or one in chunks, the worker does."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=weighed())
-        asking = post(on, 35, 35)
-        batch, _ = await worker.batch()
-        worker.answer(batch, [b"0", b"1"], chunks=chunks)
-        await asyncio.gather(*asking)
+    worker = await on.worker(serves=weighed())
+    asking = post(on, 35, 35)
+    batch, _ = await worker.batch()
+    worker.answer(batch, [b"0", b"1"], chunks=chunks)
+    await asyncio.gather(*asking)
 
-        assert (await estimate(on) > 1) == believed
+    assert (await estimate(on) > 1) == believed
 
 
 async def test_another_cost_ends_the_estimate(tmp_path: Path) -> None:

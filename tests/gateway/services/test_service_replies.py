@@ -169,19 +169,18 @@ async def test_a_setup_that_fails_leaves_the_gateway_up_and_says_why(
     ]
 
 
-async def test_a_changed_service_is_put_in_force(tmp_path: Path) -> None:
+async def test_a_changed_service_is_put_in_force(on: GatewayStage) -> None:
     """A restarted worker may serve something else; removed APIs are gone."""
-    async with gateway(tmp_path) as on:
-        (await on.worker(serves=service(json_api("old"), json_api("both")))).close()
-        await turns(50)
-        new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
-        (await on.connect()).send(Hello(index=0, launch=2, service=new))
-        await turns(50)
+    (await on.worker(serves=service(json_api("old"), json_api("both")))).close()
+    await turns(50)
+    new = service(json_api("both", ApiSettings(mb_max_batch_size=3)), json_api("new"))
+    (await on.connect()).send(Hello(index=0, launch=2, service=new))
+    await turns(50)
 
-        problem(await on.http.post("/old", json=1), 404)
-        problem(await on.http.get("/new"), 405)
-        problem(await on.http.get("/both"), 405)
-        assert [api.name for api in (await on.service.events.described).apis] == ["old", "both"]
+    problem(await on.http.post("/old", json=1), 404)
+    problem(await on.http.get("/new"), 405)
+    problem(await on.http.get("/both"), 405)
+    assert [api.name for api in (await on.service.events.described).apis] == ["old", "both"]
 
 
 async def test_a_changed_service_that_is_unusable_changes_nothing(
@@ -244,15 +243,14 @@ async def test_the_worker_is_told_how_much_time_is_left(tmp_path: Path) -> None:
         assert 0 < least_s <= 30 < most_s <= 60
 
 
-async def test_only_batches_that_worked_teach_the_estimate(tmp_path: Path) -> None:
+async def test_only_batches_that_worked_teach_the_estimate(on: GatewayStage) -> None:
     """Not those whose handler raised, or that had only malformed requests."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        for statuses, worked, chunks in (([500], False, [(1, 0.1)]), ([400], True, [])):
-            asking = on.post("/echo", 1)
-            batch, _ = await worker.batch()
-            worker.answer(batch, [b"x"], statuses=statuses, worked=worked, chunks=chunks)
-            await asking
-            assert await estimate(on) == 0
-        await on.echo(worker, "/echo", 1)
-        assert await estimate(on) > 0
+    worker = await on.worker()
+    for statuses, worked, chunks in (([500], False, [(1, 0.1)]), ([400], True, [])):
+        asking = on.post("/echo", 1)
+        batch, _ = await worker.batch()
+        worker.answer(batch, [b"x"], statuses=statuses, worked=worked, chunks=chunks)
+        await asking
+        assert await estimate(on) == 0
+    await on.echo(worker, "/echo", 1)
+    assert await estimate(on) > 0

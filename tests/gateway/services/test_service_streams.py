@@ -34,29 +34,28 @@ async def streamed(on: GatewayStage, worker: FakeWorker, *pieces: bytes, whole: 
     return (await asking).content
 
 
-async def test_pieces_go_through(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=service(streaming_api()))
+async def test_pieces_go_through(on: GatewayStage) -> None:
+    worker = await on.worker(serves=service(streaming_api()))
 
-        said: asyncio.Queue[str] = asyncio.Queue()
+    said: asyncio.Queue[str] = asyncio.Queue()
 
-        async def read() -> None:
-            async with on.http.stream("POST", "/tell", json=1) as reply:
-                async for piece in reply.aiter_text():
-                    said.put_nowait(piece)
+    async def read() -> None:
+        async with on.http.stream("POST", "/tell", json=1) as reply:
+            async for piece in reply.aiter_text():
+                said.put_nowait(piece)
 
-        reading = asyncio.create_task(read())
-        batch, _ = await worker.batch()
-        assert (batch.idempotent, batch.rows) == (False, [1])
-        worker.send(Piece(batch.batch, HEAD), [b"one "])
-        assert await said.get() == "one "
-        worker.send(Piece(batch.batch), [b"two"])
-        assert await said.get() == "two"
-        worker.answer(batch, [b""], chunks=[])
+    reading = asyncio.create_task(read())
+    batch, _ = await worker.batch()
+    assert (batch.idempotent, batch.rows) == (False, [1])
+    worker.send(Piece(batch.batch, HEAD), [b"one "])
+    assert await said.get() == "one "
+    worker.send(Piece(batch.batch), [b"two"])
+    assert await said.get() == "two"
+    worker.answer(batch, [b""], chunks=[])
 
-        await reading
-        assert said.empty()
-        assert await streamed(on, worker, b"again") == b"again"
+    await reading
+    assert said.empty()
+    assert await streamed(on, worker, b"again") == b"again"
 
 
 async def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
@@ -77,12 +76,11 @@ async def test_overrides_cannot_batch_what_is_streamed(tmp_path: Path) -> None:
         assert echo.settings == ApiSettings(policy="fixed:50")
 
 
-async def test_what_streams_is_no_model(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=service(streaming_api("predict"), json_api()))
+async def test_what_streams_is_no_model(on: GatewayStage) -> None:
+    await on.worker(serves=service(streaming_api("predict"), json_api()))
 
-        assert (await on.http.get("/v1/models")).json()["models"] == ["fake", "fake.echo"]
-        assert (await on.http.post("/v2/models/fake.predict/infer", json={})).status_code == 404
-        document = (await on.http.get("/openapi.json")).json()
-        answer = document["paths"]["/predict"]["post"]["responses"]["200"]
-        assert answer["content"] == {"*/*": {}}
+    assert (await on.http.get("/v1/models")).json()["models"] == ["fake", "fake.echo"]
+    assert (await on.http.post("/v2/models/fake.predict/infer", json={})).status_code == 404
+    document = (await on.http.get("/openapi.json")).json()
+    answer = document["paths"]["/predict"]["post"]["responses"]["200"]
+    assert answer["content"] == {"*/*": {}}

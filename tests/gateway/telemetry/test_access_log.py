@@ -1,11 +1,10 @@
 """The access log."""
 
 import logging
-from pathlib import Path
 
 import pytest
 
-from tests.gateway.gateway_stage import gateway
+from tests.gateway.gateway_stage import GatewayStage
 from uncork_gateway.headers import printable
 from uncork_gateway.telemetry.access_log import log_request
 
@@ -33,18 +32,17 @@ def test_a_path_cannot_forge_a_line(path: bytes, shown: str, caplog: pytest.LogC
 
 
 async def test_batches_are_logged_while_the_level_is_debug(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    on: GatewayStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A reload may change it."""
-    async with gateway(tmp_path) as on:
-        worker = await on.worker()
-        for level, lines in ((logging.INFO, 0), (logging.DEBUG, 1), (logging.INFO, 0)):
-            caplog.clear()
-            caplog.set_level(level, logger="uncork.batches")
-            _, reply = await on.echo(worker, "/echo", 1)
-            found = [one for one in caplog.records if one.name == "uncork.batches"]
-            ids = [one.__dict__["batch"] for one in found]
-            assert ids == [reply.headers["x-batch-id"]] * lines
+    worker = await on.worker()
+    for level, lines in ((logging.INFO, 0), (logging.DEBUG, 1), (logging.INFO, 0)):
+        caplog.clear()
+        caplog.set_level(level, logger="uncork.batches")
+        _, reply = await on.echo(worker, "/echo", 1)
+        found = [one for one in caplog.records if one.name == "uncork.batches"]
+        ids = [one.__dict__["batch"] for one in found]
+        assert ids == [reply.headers["x-batch-id"]] * lines
 
 
 def test_plain_text_stays() -> None:

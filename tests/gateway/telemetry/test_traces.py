@@ -220,10 +220,9 @@ async def test_a_batch_that_went_with_its_worker_is_an_error(tmp_path: Path) -> 
     assert {span.status.status_code for span in (*batches, request)} == {StatusCode.ERROR}
 
 
-async def test_nobody_is_traced_by_default(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        batch, _ = await ask_two(on, second=CLIENT)
-        assert batch.trace is None
+async def test_nobody_is_traced_by_default(on: GatewayStage) -> None:
+    batch, _ = await ask_two(on, second=CLIENT)
+    assert batch.trace is None
 
 
 async def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:

@@ -35,69 +35,65 @@ def ticking() -> bool:
     return any("Feed._tick" in repr(task) for task in asyncio.all_tasks())
 
 
-async def test_the_page_and_all_that_it_loads_is_here(tmp_path: Path) -> None:
+async def test_the_page_and_all_that_it_loads_is_here(on: GatewayStage) -> None:
     """The page names no other server, and its policy forbids loading from one."""
-    async with gateway(tmp_path) as stage:
-        page = await stage.http.get("/dashboard")
-        assert page.headers["content-type"] == "text/html; charset=utf-8"
-        policy = page.headers["content-security-policy"]
-        assert "default-src 'none'" in policy
-        assert "unsafe-eval" not in policy
-        assert "http" not in re.sub(r'data-origin="[^"]*"', "", page.text)
+    page = await on.http.get("/dashboard")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert "http" not in re.sub(r'data-origin="[^"]*"', "", page.text)
 
-        loaded = set(re.findall(r'(?:src|href)="(dashboard/[^"]+)"', page.text))
-        assert {url.partition("?")[0].rpartition("/")[2] for url in loaded} == {
-            "icon.svg",
-            "dashboard.css",
-            "plotly.js",
-            "dashboard.js",
-            "theme.css",
-            "theme.js",
-        }
-        for url in loaded:
-            file = await stage.http.get(f"/{url}")
-            assert file.status_code == 200
-            assert "immutable" in file.headers["cache-control"]
-            for module in re.findall(r'from "\./([^"]+)"', file.text[:2000]):
-                assert (await stage.http.get(f"/dashboard/files/{module}")).status_code == 200
+    loaded = set(re.findall(r'(?:src|href)="(dashboard/[^"]+)"', page.text))
+    assert {url.partition("?")[0].rpartition("/")[2] for url in loaded} == {
+        "icon.svg",
+        "dashboard.css",
+        "plotly.js",
+        "dashboard.js",
+        "theme.css",
+        "theme.js",
+    }
+    for url in loaded:
+        file = await on.http.get(f"/{url}")
+        assert file.status_code == 200
+        assert "immutable" in file.headers["cache-control"]
+        for module in re.findall(r'from "\./([^"]+)"', file.text[:2000]):
+            assert (await on.http.get(f"/dashboard/files/{module}")).status_code == 200
 
 
-async def test_events_tell_what_happens(tmp_path: Path) -> None:
+async def test_events_tell_what_happens(on: GatewayStage) -> None:
     """Events carry the status and finished batches, with the same figures as the metrics."""
-    async with gateway(tmp_path) as stage:
-        worker = await stage.worker()
-        await stage.echo(worker, "/echo", {"a": 1})
-        async with stage.http.stream("GET", EVENTS) as reply:
-            assert reply.headers["content-type"].startswith("text/event-stream")
-            assert reply.headers["cache-control"] == "no-store"
-            event = await anext(events(reply))
-        [api] = event.status.apis
-        [batch] = event.batches
-        assert (event.status.server, event.status.state, api.name) == ("Fake", "ready", "echo")
-        assert api.requests == {"200": 1}
-        assert (batch.api, batch.rows, batch.worker) == ("echo", 1, 0)
+    worker = await on.worker()
+    await on.echo(worker, "/echo", {"a": 1})
+    async with on.http.stream("GET", EVENTS) as reply:
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        assert reply.headers["cache-control"] == "no-store"
+        event = await anext(events(reply))
+    [api] = event.status.apis
+    [batch] = event.batches
+    assert (event.status.server, event.status.state, api.name) == ("Fake", "ready", "echo")
+    assert api.requests == {"200": 1}
+    assert (batch.api, batch.rows, batch.worker) == ("echo", 1, 0)
 
 
-async def test_an_api_without_requests_has_the_command_of_the_home_page(tmp_path: Path) -> None:
+async def test_an_api_without_requests_has_the_command_of_the_home_page(on: GatewayStage) -> None:
     """For the address that the page puts in. Once there are requests, none is needed."""
-    async with gateway(tmp_path) as stage:
-        worker = await stage.worker()
-        home = (await stage.http.get("/", headers={"accept": "text/html"})).text
-        [of_home] = re.findall(r"<pre>(.*?)</pre>", re.sub(r"</?span[^>]*>", "", home))
-        async with stage.http.stream("GET", EVENTS) as reply:
-            command = (await anext(events(reply))).commands["echo"]
-        assert command.replace("http://GATEWAY", "http://gateway") == unescape(of_home)
+    worker = await on.worker()
+    home = (await on.http.get("/", headers={"accept": "text/html"})).text
+    [of_home] = re.findall(r"<pre>(.*?)</pre>", re.sub(r"</?span[^>]*>", "", home))
+    async with on.http.stream("GET", EVENTS) as reply:
+        command = (await anext(events(reply))).commands["echo"]
+    assert command.replace("http://GATEWAY", "http://gateway") == unescape(of_home)
 
-        await stage.echo(worker, "/echo", {"a": 1})
-        async with stage.http.stream("GET", EVENTS) as reply:
-            assert (await anext(events(reply))).commands == {}
+    await on.echo(worker, "/echo", {"a": 1})
+    async with on.http.stream("GET", EVENTS) as reply:
+        assert (await anext(events(reply))).commands == {}
 
 
-async def test_a_look_at_the_head_of_the_events_costs_nothing(tmp_path: Path) -> None:
+async def test_a_look_at_the_head_of_the_events_costs_nothing(on: GatewayStage) -> None:
     """The page sends HEAD to learn why it got no events."""
-    async with gateway(tmp_path) as stage:
-        reply = await stage.http.head(EVENTS)
-        assert (reply.status_code, ticking()) == (200, False)
+    reply = await on.http.head(EVENTS)
+    assert (reply.status_code, ticking()) == (200, False)
 
 
 async def drained(stage: GatewayStage) -> list[Event]:
@@ -108,16 +104,15 @@ async def drained(stage: GatewayStage) -> list[Event]:
         return [event async for event in seen]
 
 
-async def test_a_gateway_that_drains_ends_its_events(tmp_path: Path) -> None:
+async def test_a_gateway_that_drains_ends_its_events(on: GatewayStage) -> None:
     """The last event reports the shutdown; new viewers get 503 with Retry-After."""
-    async with gateway(tmp_path) as stage:
-        await stage.worker()
-        [last] = await drained(stage)
-        assert last.status.state == "draining"
-        refused = await stage.http.get(EVENTS)
-        assert problem(refused, 503) == "the server is shutting down"
-        assert int(refused.headers["retry-after"]) > 0
-        assert not ticking()
+    await on.worker()
+    [last] = await drained(on)
+    assert last.status.state == "draining"
+    refused = await on.http.get(EVENTS)
+    assert problem(refused, 503) == "the server is shutting down"
+    assert int(refused.headers["retry-after"]) > 0
+    assert not ticking()
 
 
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard/files/view.js"])

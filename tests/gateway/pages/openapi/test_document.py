@@ -12,7 +12,7 @@ import numpy as np
 from openapi_spec_validator import validate
 
 from tests.expected import check_texts
-from tests.gateway.gateway_stage import gateway, problem
+from tests.gateway.gateway_stage import GatewayStage, problem
 from tests.gateway.running import turns
 from tests.loops import HANG_S
 from uncork_gateway.auth import ApiKeys
@@ -104,33 +104,31 @@ class Inputs(Service):
         return rows
 
 
-async def test_metadata_has_that_of_each_model_as_an_example(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        worker = await on.worker(serves=describe_service(Flowers))
-        await on.echo(worker, "/anything", 7)
-        document = (await on.http.get("/openapi.json")).json()
-        described = document["paths"]["/v2/models/{model}"]["get"]["responses"]["200"]
-        examples = described["content"]["application/json"]["examples"]
+async def test_metadata_has_that_of_each_model_as_an_example(on: GatewayStage) -> None:
+    worker = await on.worker(serves=describe_service(Flowers))
+    await on.echo(worker, "/anything", 7)
+    document = (await on.http.get("/openapi.json")).json()
+    described = document["paths"]["/v2/models/{model}"]["get"]["responses"]["200"]
+    examples = described["content"]["application/json"]["examples"]
 
-        assert examples.keys() == {"flowers", "flowers.anything", "flowers.predict"}
-        for model, example in examples.items():
-            assert example["value"] == (await on.http.get(f"/v2/models/{model}")).json()
-        [output] = examples["flowers.anything"]["value"]["outputs"]
-        assert output == {"name": "output-0", "datatype": "INT64", "shape": [-1]}
+    assert examples.keys() == {"flowers", "flowers.anything", "flowers.predict"}
+    for model, example in examples.items():
+        assert example["value"] == (await on.http.get(f"/v2/models/{model}")).json()
+    [output] = examples["flowers.anything"]["value"]["outputs"]
+    assert output == {"name": "output-0", "datatype": "INT64", "shape": [-1]}
 
 
-async def test_it_is_served_when_a_worker_has_said_what_there_is(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as on:
-        assert "no worker is ready" in problem(await on.http.get("/openapi.json"), 503)
-        worker = await on.connect()
-        worker.send(Hello(index=0, launch=1, service=describe_service(Flowers)))
-        async with asyncio.timeout(HANG_S):
-            await on.service.events.described
-        await turns()
-        reply = await on.http.get("/openapi.json")
+async def test_it_is_served_when_a_worker_has_said_what_there_is(on: GatewayStage) -> None:
+    assert "no worker is ready" in problem(await on.http.get("/openapi.json"), 503)
+    worker = await on.connect()
+    worker.send(Hello(index=0, launch=1, service=describe_service(Flowers)))
+    async with asyncio.timeout(HANG_S):
+        await on.service.events.described
+    await turns()
+    reply = await on.http.get("/openapi.json")
 
-        assert reply.headers["content-type"] == "application/json"
-        assert {"/ask/here", "/anything"} < msgspec.json.decode(reply.content)["paths"].keys()
+    assert reply.headers["content-type"] == "application/json"
+    assert {"/ask/here", "/anything"} < msgspec.json.decode(reply.content)["paths"].keys()
 
 
 class Language(msgspec.Struct):

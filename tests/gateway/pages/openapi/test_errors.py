@@ -124,13 +124,12 @@ def test_pages_of_models_fail_without_a_key_or_a_worker() -> None:
         assert paths["/v2/models/{model}"]["get"]["responses"].keys() == {"200", *codes}
 
 
-async def test_the_state_of_a_model_is_as_shown(tmp_path: Path) -> None:
+async def test_the_state_of_a_model_is_as_shown(on: GatewayStage) -> None:
     described = describe_service(Kinds)
     state = document_of(described)["paths"]["/v1/models/{model}"]["get"]["responses"]
-    async with gateway(tmp_path) as on:
-        await on.worker(serves=described)
-        for status in ("200", "503"):
-            [(model, example)] = state[status]["content"]["application/json"]["examples"].items()
-            reply = await on.http.get(f"/v1/models/{model}")
-            assert (str(reply.status_code), reply.json()) == (status, example["value"])
-            on.gateway.front_end.retire()
+    await on.worker(serves=described)
+    for status in ("200", "503"):
+        [(model, example)] = state[status]["content"]["application/json"]["examples"].items()
+        reply = await on.http.get(f"/v1/models/{model}")
+        assert (str(reply.status_code), reply.json()) == (status, example["value"])
+        on.gateway.front_end.retire()

@@ -105,30 +105,29 @@ async def test_a_complete_response_has_its_own_media_type(tmp_path: Path) -> Non
     assert shown(document, "/v1/models/{model}:predict") == {}
 
 
-async def test_other_protocols_show_what_their_clients_get(tmp_path: Path) -> None:
+async def test_other_protocols_show_what_their_clients_get(on: GatewayStage) -> None:
     """The example of a request gets the example of the answer, apart from the batch."""
     result = RowResult(body=b"[0.25,0.75]", form=ListForm("FP32", (2,)))
-    async with gateway(tmp_path) as on:
-        worker = await warmed_up(on, (array_api(), result))
-        document = await document_of(on)
-        for path in (
-            "/v1/models/{model}:predict",
-            "/v1/models/{model}/versions/1:predict",
-            "/v2/models/{model}/infer",
-        ):
-            post = document["paths"][path]["post"]
-            for model in ("fake", "fake.predict"):
-                request = post["requestBody"]["content"][JSON]["examples"][model]["value"]
-                said = post["responses"]["200"]["content"][JSON]["examples"][model]
-                asking = on.post(path.replace("{model}", model), request)
-                batch, _ = await worker.batch()
-                worker.answer(batch, [result.body], forms=[result.form])
-                reply = (await asking).json()
+    worker = await warmed_up(on, (array_api(), result))
+    document = await document_of(on)
+    for path in (
+        "/v1/models/{model}:predict",
+        "/v1/models/{model}/versions/1:predict",
+        "/v2/models/{model}/infer",
+    ):
+        post = document["paths"][path]["post"]
+        for model in ("fake", "fake.predict"):
+            request = post["requestBody"]["content"][JSON]["examples"][model]["value"]
+            said = post["responses"]["200"]["content"][JSON]["examples"][model]
+            asking = on.post(path.replace("{model}", model), request)
+            batch, _ = await worker.batch()
+            worker.answer(batch, [result.body], forms=[result.form])
+            reply = (await asking).json()
 
-                assert said["summary"] == WARM_UP
-                if "batchId" in reply:
-                    reply["batchId"] = said["value"]["batchId"]
-                assert said["value"] == reply
+            assert said["summary"] == WARM_UP
+            if "batchId" in reply:
+                reply["batchId"] = said["value"]["batchId"]
+            assert said["value"] == reply
 
 
 async def test_without_a_warm_up_values_are_made_up(tmp_path: Path) -> None:
