@@ -6,7 +6,6 @@ its stream is readable. These streams therefore count as readable after excess b
 """
 
 import ssl
-from collections.abc import Iterable
 from typing import Any
 
 import httpcore
@@ -17,23 +16,11 @@ _READ_BYTES = 2**20
 _FINAL = 200
 
 
-class ExactBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections for httpcore's pool, through httpcore's own backend."""
+class ExactBackend(httpcore.AnyIOBackend):
+    """Opens connections for httpcore's pool."""
 
-    def __init__(self) -> None:
-        self._backend = httpcore.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        return _ExactStream(
-            await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
-        )
+    async def connect_tcp(self, *args: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+        return _ExactStream(await super().connect_tcp(*args, **options))
 
 
 class _ExactStream(httpcore.AsyncNetworkStream):
