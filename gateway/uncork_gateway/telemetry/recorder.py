@@ -35,45 +35,39 @@ class _Snapshot(NamedTuple):
     bulk_rows: float
 
 
-class SmoothEstimate:
-    """The displayed estimate: the mean over about the last ``2 * span_s`` seconds; recent values count more.
+class Recorded:
+    """The recorded snapshots of one API, and its displayed estimate.
 
-    The first values count equally, so that a wrong first value does not persist. An estimate from much larger
-    batches replaces earlier estimates, which only extrapolated to such sizes.
+    The estimate is the mean over about the last window; recent values count more. The first values count
+    equally, so that a wrong first value does not persist. An estimate from much larger batches replaces
+    earlier estimates, which only extrapolated to such sizes.
     """
-
-    def __init__(self, span_s: float) -> None:
-        self._span_s = span_s
-        self._values = 0
-        self._added = 0.0
-        self.value: Estimate | None = None
-        """None before the first value."""
-
-    def add(self, estimate: Estimate, *, now: float) -> None:
-        if self.value is not None and estimate.earned_rows > _GROWTH * self.value.earned_rows:
-            self._values = 0
-        self._values += 1
-        share = max(1 / self._values, 1 - math.exp((self._added - now) / self._span_s))
-        self._added = now
-        before = self.value or estimate
-        self.value = Estimate(
-            before.intercept_s + share * (estimate.intercept_s - before.intercept_s),
-            before.slope_s + share * (estimate.slope_s - before.slope_s),
-            before.spread + share * (estimate.spread - before.spread),
-            estimate.earned_rows,
-        )
-
-
-class _Api:
-    """The recorded snapshots and smoothed estimate of one API."""
 
     def __init__(self) -> None:
         self.last_event = -math.inf
         self.running = 0
         self.sample_due = -math.inf
         self.copy_due = -math.inf
-        self.smooth = SmoothEstimate(WINDOW_S / 2)
+        self.estimate: Estimate | None = None
+        """None before the first."""
         self.snapshots: deque[_Snapshot] = deque(maxlen=math.ceil(WINDOW_S / _STEP_S) + 2)
+        self._estimates = 0
+        self._estimated = 0.0
+
+    def add_estimate(self, estimate: Estimate, *, now: float) -> None:
+        """Add an estimate of the dispatcher to the displayed one."""
+        if self.estimate is not None and estimate.earned_rows > _GROWTH * self.estimate.earned_rows:
+            self._estimates = 0
+        self._estimates += 1
+        share = max(1 / self._estimates, 1 - math.exp(2 * (self._estimated - now) / WINDOW_S))
+        self._estimated = now
+        before = self.estimate or estimate
+        self.estimate = Estimate(
+            before.intercept_s + share * (estimate.intercept_s - before.intercept_s),
+            before.slope_s + share * (estimate.slope_s - before.slope_s),
+            before.spread + share * (estimate.spread - before.spread),
+            estimate.earned_rows,
+        )
 
     def base(self, now: float) -> _Snapshot | None:
         """Return the snapshot at the beginning of the window, if there is one.
@@ -106,7 +100,7 @@ class Recorder:
         self._sample = sample
         self._index_of = index_of
         self._clock = clock
-        self._apis: defaultdict[str, _Api] = defaultdict(_Api)
+        self._apis: defaultdict[str, Recorded] = defaultdict(Recorded)
         self._batches = batches
         self._prefix = prefix
         metrics.watch_answers(self._note)
@@ -158,7 +152,7 @@ class Recorder:
     def request_shed(self, shed: Shed) -> None:
         self._note(shed.api)
 
-    def _note(self, api: str, now: float | None = None, *, leaving_rows: float = 0.0) -> _Api:
+    def _note(self, api: str, now: float | None = None, *, leaving_rows: float = 0.0) -> Recorded:
         """Take a sample if due, before a new event at ``now`` is counted, and return the API's record.
 
         ``leaving_rows`` is the number of rows that have just left the queue.
@@ -171,12 +165,12 @@ class Recorder:
         known.last_event = now
         return known
 
-    def _take_sample(self, api: str, known: _Api, now: float, leaving_rows: float) -> None:
+    def _take_sample(self, api: str, known: Recorded, now: float, leaving_rows: float) -> None:
         """Add the current estimate to the smoothed one, and take a snapshot if due."""
         sample = self._sample(api)
         whole = _with_transport(sample)
         if whole is not None:
-            known.smooth.add(whole, now=now)
+            known.add_estimate(whole, now=now)
         if now < known.copy_due:
             return
         known.copy_due = now + _STEP_S
@@ -197,9 +191,9 @@ def _with_transport(sample: ApiSample) -> Estimate | None:
     return estimate._replace(intercept_s=estimate.intercept_s + sample.transport_s)
 
 
-def _estimate(known: _Api, now: ApiTally, sample: ApiSample) -> Estimate | None:
+def _estimate(known: Recorded, now: ApiTally, sample: ApiSample) -> Estimate | None:
     """Return the displayed estimate. After an idle time, it rests on the last batches, however old."""
-    smooth = known.smooth.value or _with_transport(sample)
+    smooth = known.estimate or _with_transport(sample)
     if smooth is None or not known.snapshots:
         return smooth
     then = known.snapshots[0].tally

@@ -16,7 +16,7 @@ from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.metrics import Metrics
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
-from uncork_gateway.telemetry.recorder import Recorder, SmoothEstimate, calibrated
+from uncork_gateway.telemetry.recorder import Recorded, Recorder, calibrated
 
 
 class Told:
@@ -294,12 +294,12 @@ STEEP = Estimate(intercept_s=0.015, slope_s=0.003, spread=0.3, earned_rows=64)
 
 def test_an_estimate_that_jumps_to_and_fro_is_shown_as_its_mean() -> None:
     """The input moves by half every second; from second 10 on the output moves by a few percent."""
-    smooth = SmoothEstimate(15)
+    shown = Recorded()
     seen = []
     for second in range(120):
-        smooth.add((FAST, STEEP)[second % 2], now=1000.0 + second)
-        assert smooth.value is not None
-        seen.append(smooth.value.seconds(10))
+        shown.add_estimate((FAST, STEEP)[second % 2], now=1000.0 + second)
+        assert shown.estimate is not None
+        seen.append(shown.estimate.seconds(10))
 
     mean = (FAST.seconds(10) + STEEP.seconds(10)) / 2
     assert seen[0] == FAST.seconds(10)
@@ -308,41 +308,41 @@ def test_an_estimate_that_jumps_to_and_fro_is_shown_as_its_mean() -> None:
 
 def test_a_change_that_lasts_is_followed() -> None:
     """The mean moves two thirds of the way in one span, and nearly all of it in three."""
-    smooth = SmoothEstimate(15)
+    shown = Recorded()
     for second in range(60):
-        smooth.add(FAST, now=float(second))
+        shown.add_estimate(FAST, now=float(second))
     way = []
     for second in range(60, 120):
-        smooth.add(STEEP, now=float(second))
-        assert smooth.value is not None
-        way.append((smooth.value.intercept_s - 0.010) / 0.005)
+        shown.add_estimate(STEEP, now=float(second))
+        assert shown.estimate is not None
+        way.append((shown.estimate.intercept_s - 0.010) / 0.005)
 
     assert way[15] == pytest.approx(0.66, abs=0.02)
     assert way[45] > 0.94
-    assert smooth.value == pytest.approx(STEEP, rel=0.05)
+    assert shown.estimate == pytest.approx(STEEP, rel=0.05)
 
 
 def test_after_a_long_silence_what_was_before_counts_for_nothing() -> None:
     """Conditions may have changed by then."""
-    smooth = SmoothEstimate(15)
-    smooth.add(FAST, now=0.0)
-    smooth.add(FAST, now=1.0)
-    smooth.add(STEEP, now=1000.0)
+    shown = Recorded()
+    shown.add_estimate(FAST, now=0.0)
+    shown.add_estimate(FAST, now=1.0)
+    shown.add_estimate(STEEP, now=1000.0)
 
-    assert smooth.value == pytest.approx(STEEP)
+    assert shown.estimate == pytest.approx(STEEP)
 
 
 def test_an_estimate_that_knows_larger_batches_replaces_what_was_before() -> None:
     """Batches of one row say little about larger ones."""
-    smooth = SmoothEstimate(15)
+    shown = Recorded()
     for second in range(60):
-        smooth.add(FAST._replace(earned_rows=2), now=float(second))
-    smooth.add(STEEP._replace(earned_rows=2.9), now=60.0)
-    assert smooth.value is not None
-    assert smooth.value.slope_s < 0.0022
-    smooth.add(STEEP._replace(earned_rows=100), now=61.0)
+        shown.add_estimate(FAST._replace(earned_rows=2), now=float(second))
+    shown.add_estimate(STEEP._replace(earned_rows=2.9), now=60.0)
+    assert shown.estimate is not None
+    assert shown.estimate.slope_s < 0.0022
+    shown.add_estimate(STEEP._replace(earned_rows=100), now=61.0)
 
-    assert smooth.value == pytest.approx(STEEP._replace(earned_rows=100))
+    assert shown.estimate == pytest.approx(STEEP._replace(earned_rows=100))
 
 
 positive = st.floats(1e-4, 1e3)
