@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
 from typer.testing import CliRunner
 
 from tests.deploy.manifests import DEPLOY, ROOT, documents, text_of
@@ -19,7 +18,6 @@ from uncork.cli.app import app
 from uncork.cli.proxy import command
 from uncork.server.listeners import ListenerOptions, Listeners, open_listeners
 from uncork.server.server_options import ServerOptions
-from uncork_gateway.auth import AllowOrigins, RequireKey
 from uncork_gateway.front_end import FrontEnd
 
 # Of Knative's own proxy, and of KServe's agent.
@@ -69,10 +67,7 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
         close: Callable[[asyncio.Event], Awaitable[None]],
         reload: Callable[[], None],
     ) -> int:
-        assert isinstance(front.app, AllowOrigins)
-        assert isinstance(front.app.app, RequireKey)
-        assert isinstance(front.app.app.app, Starlette)
-        started.paths = {getattr(route, "path", "") for route in front.app.app.app.routes}
+        started.paths = {getattr(route, "path", "") for route in front.pages.routes}
         started.drain_timeout_s = options().drain_timeout
         announcing.close()
         await close(asyncio.Event())
