@@ -187,7 +187,7 @@ class Proxy:
 
     def _serve_grpc(self, merging: Merging) -> ASGIApp:
         """Merge gRPC calls; return the application for HTTP requests."""
-        from uncork_gateway.grpc.methods import KeyedCalls  # needs an extra
+        from uncork_gateway.grpc.methods import OpenCalls  # needs an extra
         from uncork_gateway.grpc.proxy.methods import proxied_calls
         from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
 
@@ -195,16 +195,16 @@ class Proxy:
         passing = GrpcPassThrough(self._servers, front_end.listener, timeout_s=settings.timeout_s)
         self._close_pass_through = passing.close
         self._change_pass_through = lambda settings, renew: passing.change(timeout_s=settings.timeout_s)
-        keyed = KeyedCalls(lambda: front_end.settings.keys)
+        calls = OpenCalls(lambda: front_end.settings.keys)
         open_call, close = proxied_calls(
             settings.protocol,
             merging,
             passing,
             unready=front_end.unready,
             readiness=front_end.readiness,
-            keyed=keyed,
+            calls=calls,
         )
-        front_end.mount_grpc(open_call, close=close, keys_changed=keyed.keys_changed)
+        front_end.mount_grpc(open_call, close=close, keys_changed=calls.keys_changed)
         return _speaks_grpc
 
     def start(self) -> None:

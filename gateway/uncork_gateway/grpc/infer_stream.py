@@ -23,7 +23,6 @@ from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.protocols.v2 import WANTS_FINAL
 from uncork_gateway.grpc.protocols.values import varint
-from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.statuses import Code, code_of
 from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.protocols.tensor_rows import OUTPUT
@@ -47,8 +46,6 @@ _ANSWER_BYTES = 2048
 class InferStream:
     """One call of ModelStreamInfer.
 
-    ``calls`` contains the call until it ends.
-
     Attributes:
         messages: the number of messages received; the ids of its requests end in theirs.
     """
@@ -56,22 +53,20 @@ class InferStream:
     takes_one = False
     max_message_bytes = sys.maxsize
 
-    def __init__(self, stream: CallStream, head: CallHead, method: InferMethod, calls: OpenCalls) -> None:
+    def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
         self.stream = stream
         self.messages = 0
         self._head = head
         self._whole = PlainCall(stream, head)
         self._expires_at = time.monotonic() + head.timeout_s
         self._method = method
-        self._calls = calls
         self._open: dict[StreamedRequest, None] = {}
         self._free_places: list[int] = []
         self._in_order: deque[StreamedRequest] = deque()
         self._waiting_bytes = 0
         """The bytes of responses that wait for earlier ones; the pool counts them."""
-        self._ended = False
+        self._ended = self._is_over = False
         self._revoked: GatewayError | None = None
-        calls.add(self)
 
     # Called by the stream
 
@@ -109,8 +104,9 @@ class InferStream:
 
     def reject(self, error: GatewayError) -> None:
         """End the stream with an error, and log it. The responses to its other requests are lost."""
-        self._leave()
-        self._whole.reject(error)
+        if not self._is_over:
+            self._leave()
+            self._whole.reject(error)
 
     def cancelled(self) -> None:
         self._leave()
@@ -142,13 +138,13 @@ class InferStream:
         if self._open:
             return
         if self._ended:
-            self._calls.discard(self)
+            self._is_over = True
             self.stream.finish(Code.OK)
         elif self._revoked is not None:
             self.reject(self._revoked)
 
     def _leave(self) -> None:
-        self._calls.discard(self)
+        self._is_over = True
         requests, self._open = list(self._open), {}
         self._in_order.clear()
         self._count_waiting(-self._waiting_bytes)

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from google.protobuf.message import Message
 
 from uncork_gateway.auth import REFUSAL, AcceptedKeys
-from uncork_gateway.errors import CLIENT_GONE, GatewayError, unexpected
+from uncork_gateway.errors import CLIENT_GONE, GatewayError, draining, unexpected
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Method, OpenCall
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of, trailers_of
@@ -24,40 +24,50 @@ SMALL_MESSAGE_BYTES = 8 * 1024
 """The largest message of a method that needs no dispatcher: these carry names, and some need no API key."""
 
 
-class KeyedCalls:
-    """The open calls of methods that need an API key, except those that take one message."""
+class OpenCalls:
+    """The calls that clients may keep open indefinitely: all that do not take one message."""
 
     def __init__(self, keys: AcceptedKeys) -> None:
         self._keys = keys
-        self._heads: WeakKeyDictionary[Call, CallHead] = WeakKeyDictionary()
+        self._heads: WeakKeyDictionary[Call, CallHead | None] = WeakKeyDictionary()
+        self._is_closed = False
 
     def admit(self, head: CallHead) -> bool:
         """Return True if a call has an accepted key, or needs none."""
         accepted = self._keys()
         return accepted is None or accepted.admit(head.metadata)
 
-    def add(self, call: Call, head: CallHead) -> None:
+    def add(self, call: Call, head: CallHead | None) -> None:
+        """Add a call by its head, or None if it needs no key. It ends at once after :meth:`close`."""
         self._heads[call] = head
+        if self._is_closed:
+            call.reject(draining())
 
     def keys_changed(self) -> None:
-        """End the calls whose keys are no longer accepted: clients may keep them open indefinitely."""
+        """End the calls whose keys are no longer accepted."""
         for call, head in list(self._heads.items()):
-            if not self.admit(head):
+            if head is not None and not self.admit(head):
                 getattr(call, "revoke", call.reject)(_REFUSED)
+
+    def close(self) -> None:
+        """End all calls, because the server stops."""
+        self._is_closed = True
+        for call in list(self._heads):
+            call.reject(draining())
 
 
 def open_calls(
     methods: Mapping[bytes, Method],
     *,
     not_supported: Mapping[bytes, str],
-    keyed: KeyedCalls,
+    calls: OpenCalls,
     otherwise: OpenCall | None = None,
 ) -> OpenCall:
     """Return the function that opens the call of each stream; without a method or a key, the call fails.
 
     Args:
         not_supported: the reasons why methods that clients may know are missing, by path.
-        keyed: checks the keys, and gets the calls that are checked again when these change.
+        calls: checks the keys, and collects the calls that clients may keep open.
         otherwise: opens the calls of all other methods; None if they are unknown.
     """
     default = None if otherwise is None else Method(otherwise)
@@ -69,13 +79,11 @@ def open_calls(
         if method is None:
             reason = not_supported.get(head.path, f"unknown method {head.path[:100].decode('latin-1')!r}")
             return _failed(stream, head, CallFailed(reason, Code.UNIMPLEMENTED))
-        if method.free:
-            return method.open(stream, head)
-        if not keyed.admit(head):
+        if not (method.free or calls.admit(head)):
             return _failed(stream, head, _REFUSED)
         call = method.open(stream, head)
         if not method.takes_one:
-            keyed.add(call, head)
+            calls.add(call, None if method.free else head)
         return call
 
     return open_call

@@ -16,13 +16,12 @@ from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.infer_stream import InferStream
 from uncork_gateway.grpc.interfaces import Method
 from uncork_gateway.grpc.messages import SERVICES, message
-from uncork_gateway.grpc.methods import KeyedCalls, open_calls
+from uncork_gateway.grpc.methods import OpenCalls, open_calls
 from uncork_gateway.grpc.services import inference, tensorflow
 from uncork_gateway.grpc.services.health import Health
 from uncork_gateway.grpc.services.inference import Inference
 from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.grpc.services.reflection import reflection_methods
-from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.services.tensorflow import tensorflow_methods
 from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, models_of
 from uncork_gateway.pages.models.tensors import row_inputs
@@ -39,23 +38,17 @@ NOT_SUPPORTED: Mapping[bytes, str] = {**inference.NOT_SUPPORTED, **tensorflow.NO
 def model_methods(
     models: Models,
     repository: RepositoryAccess,
-    calls: OpenCalls,
     *,
     unready: Callable[[], str],
     readiness: Readiness,
     statistics: bool,
 ) -> dict[bytes, Method]:
-    """Return the methods about the server and its models, by path, given parts of a :class:`GrpcService`.
-
-    ``calls`` collects the calls that clients may keep open.
-    """
+    """Return the methods about the server and its models, by path, given parts of a :class:`GrpcService`."""
     return {
         **Inference(models=models, repository=repository, unready=unready, statistics=statistics).methods(),
         **tensorflow_methods(models),
-        **Health(
-            models=models, calls=calls, services=SERVICES, unready=unready, readiness=readiness
-        ).methods(),
-        **reflection_methods(calls),
+        **Health(models=models, services=SERVICES, unready=unready, readiness=readiness).methods(),
+        **reflection_methods(),
     }
 
 
@@ -106,25 +99,21 @@ class GrpcService:
             message("tensorflow.serving.PredictRequest"), self._predict_route
         )
         self.change(fair_by=fair_by)
-        calls = OpenCalls()
-        self.close = calls.close
         about = model_methods(
-            self._find, repository, calls, unready=unready, readiness=readiness, statistics=statistics
+            self._find, repository, unready=unready, readiness=readiness, statistics=statistics
         )
         executing: dict[bytes, Method] = {
             f"/{inference.NAME}/ModelInfer".encode(): Method(
                 partial(InferCall, method=infer), takes_one=True
             ),
-            f"/{inference.NAME}/ModelStreamInfer".encode(): Method(
-                partial(InferStream, method=infer, calls=calls)
-            ),
+            f"/{inference.NAME}/ModelStreamInfer".encode(): Method(partial(InferStream, method=infer)),
             f"/{tensorflow.PREDICTION}/Predict".encode(): Method(
                 partial(InferCall, method=predict), takes_one=True
             ),
         }
-        keyed = KeyedCalls(keys)
-        self.keys_changed = keyed.keys_changed
-        self.open_call = open_calls({**about, **executing}, not_supported=NOT_SUPPORTED, keyed=keyed)
+        calls = OpenCalls(keys)
+        self.close, self.keys_changed = calls.close, calls.keys_changed
+        self.open_call = open_calls({**about, **executing}, not_supported=NOT_SUPPORTED, calls=calls)
 
     def _infer_route(self, request: Any) -> MessageRoute:
         name, version = request.model_name, request.model_version

@@ -72,18 +72,18 @@ async def test_a_revoked_key_ends_the_calls_that_clients_keep_open(tmp_path: Pat
     """But neither requests that are accepted already, nor calls that need no key."""
     key, other = b"a-key-of-sixteen-characters", b"another-key-of-the-tests"
     async with calls(tmp_path, keys=ApiKeys([key, other])) as stage:
-        streams = {
-            (path, own): stage.open(path, metadata=((b"x-api-key", own),))[1]
+        opened = {
+            (path, own): stage.open(path, metadata=((b"x-api-key", own),))
             for path in (STREAM_INFER, REFLECTION, WATCH)
             for own in (key, other)
         }
         _, asked = stage.ask(numbers(1), metadata=((b"x-api-key", key),))
         settings = stage.on.gateway.front_end.settings
         stage.on.gateway.change(replace(settings, max_body_bytes=1_000_000))
-        assert {stream.code for stream in streams.values()} == {None}
+        assert {stream.code for _, stream in opened.values()} == {None}
 
         stage.on.gateway.change(replace(settings, keys=ApiKeys([other])))
-        ended = {each: stream.code for each, stream in streams.items() if stream.code is not None}
+        ended = {each: stream.code for each, (_, stream) in opened.items() if stream.code is not None}
         assert ended == {
             (STREAM_INFER, key): Code.UNAUTHENTICATED,
             (REFLECTION, key): Code.UNAUTHENTICATED,

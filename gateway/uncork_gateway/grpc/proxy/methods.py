@@ -10,14 +10,13 @@ from uncork_dispatcher import SettingError
 from uncork_gateway.errors import BadRequest, GatewayError
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Method, OpenCall
 from uncork_gateway.grpc.messages import message, parse
-from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, KeyedCalls, PlainCall, open_calls
+from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, OpenCalls, PlainCall, open_calls
 from uncork_gateway.grpc.protocols.predict import PredictWire
 from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.grpc.proxy.call import ProxyCall
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
-from uncork_gateway.grpc.services.health import Health
+from uncork_gateway.grpc.services.health import CHECK, Health
 from uncork_gateway.grpc.services.models import Models
-from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.requests.proxy_target import Merging
 
@@ -32,9 +31,11 @@ def proxied_calls(
     *,
     unready: Callable[[], str],
     readiness: Readiness,
-    keyed: KeyedCalls,
+    calls: OpenCalls,
 ) -> tuple[OpenCall, Callable[[], None]]:
     """Return the function that opens calls, and the function that ends the calls that watch health.
+
+    ``calls`` checks the keys, and collects the calls to the servers.
 
     Raises:
         ValueError: if the protocol has no gRPC methods.
@@ -47,18 +48,18 @@ def proxied_calls(
     for wire in (kind() for kind in _WIRES[protocol]):
         open_merged = partial(ProxyCall, wire=wire, merging=merging, pass_through=pass_through)
         merged[wire.method] = Method(open_merged, takes_one=True)
-    relay = open_calls(merged, not_supported={}, keyed=keyed, otherwise=pass_through.open)
-    watches = OpenCalls()
-    own = Health(
-        models=Models(dict, missing=str), calls=watches, services=(), unready=unready, readiness=readiness
-    )
+    relay = open_calls(merged, not_supported={}, calls=calls, otherwise=pass_through.open)
+    watches = OpenCalls(lambda: None)
+    health = Health(models=Models(dict, missing=str), services=(), unready=unready, readiness=readiness)
+    own = health.methods()
+    check = open_calls(own, not_supported={}, calls=watches)
     # Health needs no API key if the name is empty; other names reach the servers, which need one.
-    health = {
-        path: Method(partial(_CallByName, own=method, relay=relay), method.takes_one, free=True)
-        for path, method in own.methods().items()
+    by_name = {
+        path: Method(partial(_CallByName, own=check, relay=relay), method.takes_one, free=True)
+        for path, method in own.items()
     }
-    methods = {**merged, **health}
-    return open_calls(methods, not_supported={}, keyed=keyed, otherwise=pass_through.open), watches.close
+    methods = {**merged, **by_name}
+    return open_calls(methods, not_supported={}, calls=calls, otherwise=pass_through.open), watches.close
 
 
 class _CallByName:
@@ -66,8 +67,8 @@ class _CallByName:
 
     max_message_bytes = SMALL_MESSAGE_BYTES
 
-    def __init__(self, stream: CallStream, head: CallHead, own: Method, relay: OpenCall) -> None:
-        self.takes_one = own.takes_one
+    def __init__(self, stream: CallStream, head: CallHead, own: OpenCall, relay: OpenCall) -> None:
+        self.takes_one = head.path == CHECK
         self._stream = stream
         self._head = head
         self._own = own
@@ -94,7 +95,7 @@ class _CallByName:
             return
         self._is_decided = True
         stream, head = self._stream, self._head
-        self._call = (self._relay if is_relayed else self._own.open)(stream, head)
+        self._call = (self._relay if is_relayed else self._own)(stream, head)
 
 
 def _names_something(message: bytes) -> bool:

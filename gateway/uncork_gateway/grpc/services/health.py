@@ -12,11 +12,12 @@ from uncork_gateway.grpc.interfaces import CallHead, CallStream, Method
 from uncork_gateway.grpc.messages import make, message
 from uncork_gateway.grpc.methods import unary
 from uncork_gateway.grpc.services.models import Models
-from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
+from uncork_gateway.grpc.services.streaming import StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.metadata import default_of
 from uncork_gateway.readiness import Readiness
 
+CHECK, WATCH = b"/grpc.health.v1.Health/Check", b"/grpc.health.v1.Health/Watch"
 _SERVER = ""
 # A watch keeps the name for as long as the client likes, and needs no API key.
 _LONGEST_NAME = 1024
@@ -31,17 +32,16 @@ class Health:
     """
 
     models: Models
-    calls: OpenCalls
     services: Collection[str]
     unready: Callable[[], str]
     readiness: Readiness
 
     def methods(self) -> dict[bytes, Method]:
         """Return Check and Watch by their paths."""
-        watch = partial(_Watch, calls=self.calls, status=self.status, readiness=self.readiness)
+        watch = partial(_Watch, status=self.status, readiness=self.readiness)
         return {
-            b"/grpc.health.v1.Health/Check": unary(_Request, self._check, free=True),
-            b"/grpc.health.v1.Health/Watch": Method(watch, free=True),
+            CHECK: unary(_Request, self._check, free=True),
+            WATCH: Method(watch, free=True),
         }
 
     def status(self, name: str) -> str:
@@ -75,7 +75,6 @@ class _Watch(StreamingCall):
         self,
         stream: CallStream,
         head: CallHead,
-        calls: OpenCalls,
         status: Callable[[str], str],
         readiness: Readiness,
     ) -> None:
@@ -83,7 +82,7 @@ class _Watch(StreamingCall):
         self._readiness = readiness
         self._name: str | None = None
         self._sent = ""
-        super().__init__(stream, head, _Request, calls)
+        super().__init__(stream, head, _Request)
 
     def asked(self, request: Any) -> None:
         if self._name is not None:

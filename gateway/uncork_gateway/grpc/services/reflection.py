@@ -8,15 +8,15 @@ from google.protobuf.descriptor import FileDescriptor
 from uncork_gateway.errors import GatewayError
 from uncork_gateway.grpc.interfaces import CallHead, CallStream, Method
 from uncork_gateway.grpc.messages import POOL, SERVICES, message
-from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
+from uncork_gateway.grpc.services.streaming import StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of
 
 
-def reflection_methods(calls: OpenCalls) -> dict[bytes, Method]:
-    """Return the reflection method of both versions by path; ``calls`` collects its calls."""
+def reflection_methods() -> dict[bytes, Method]:
+    """Return the reflection method of both versions by path."""
     return {
         f"/{package}.ServerReflection/ServerReflectionInfo".encode(): Method(
-            partial(_Reflecting, calls=calls, package=package)
+            partial(_Reflecting, package=package)
         )
         for package in ("grpc.reflection.v1", "grpc.reflection.v1alpha")
     }
@@ -25,9 +25,9 @@ def reflection_methods(calls: OpenCalls) -> dict[bytes, Method]:
 class _Reflecting(StreamingCall):
     """Sends a response to each message; a question without an answer does not end the call."""
 
-    def __init__(self, stream: CallStream, head: CallHead, calls: OpenCalls, package: str) -> None:
+    def __init__(self, stream: CallStream, head: CallHead, package: str) -> None:
         self._response: Any = message(f"{package}.ServerReflectionResponse")
-        super().__init__(stream, head, message(f"{package}.ServerReflectionRequest"), calls)
+        super().__init__(stream, head, message(f"{package}.ServerReflectionRequest"))
 
     def asked(self, request: Any) -> None:
         try:

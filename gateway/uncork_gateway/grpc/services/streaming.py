@@ -1,4 +1,4 @@
-"""The common part of services' streaming calls: bad messages, cancellation, the end at a drain."""
+"""The common part of services' streaming calls: bad messages, cancellation, clients that do not read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from uncork_gateway.errors import GatewayError, draining
-from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream
+from uncork_gateway.errors import GatewayError
+from uncork_gateway.grpc.interfaces import CallHead, CallStream
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.methods import PlainCall
 from uncork_gateway.grpc.statuses import CallFailed, Code
@@ -22,45 +22,19 @@ _MOST_UNSENT_BYTES = 64 * 1024
 _MOST_UNSENT_OF_ALL_BYTES = 2**20
 
 
-class OpenCalls:
-    """The open streaming calls, which clients may keep open indefinitely."""
-
-    def __init__(self) -> None:
-        self._calls: set[Call] = set()
-        self._is_closed = False
-
-    def add(self, call: Call) -> None:
-        """Add a call. It ends at once after :meth:`close`."""
-        self._calls.add(call)
-        if self._is_closed:
-            call.reject(draining())
-
-    def discard(self, call: Call) -> None:
-        self._calls.discard(call)
-
-    def close(self) -> None:
-        """End all calls, because the server stops."""
-        self._is_closed = True
-        for call in list(self._calls):
-            call.reject(draining())
-
-
 class StreamingCall(PlainCall, ABC):
     """A streaming call of a service.
 
     Args:
         request: the class of the client's messages.
-        calls: the open calls; contains this call until it ends.
     """
 
-    def __init__(self, stream: CallStream, head: CallHead, request: type[Message], calls: OpenCalls) -> None:
+    def __init__(self, stream: CallStream, head: CallHead, request: type[Message]) -> None:
         super().__init__(stream, head)
         self._request = request
-        self._calls = calls
         self._until_read: asyncio.Future[None] | None = None
         self.on_end: Callable[[], object] = lambda: None
         """Called when the call is over, for whatever reason."""
-        calls.add(self)
 
     @abstractmethod
     def asked(self, request: Any) -> None:
@@ -107,7 +81,6 @@ class StreamingCall(PlainCall, ABC):
 
     def _finished(self, status: int, code: Code = Code.OK) -> None:
         super()._finished(status, code)
-        self._calls.discard(self)
         if self._until_read is not None:
             self._until_read.cancel()
         self.on_end()

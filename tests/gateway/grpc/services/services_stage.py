@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,73 +11,53 @@ from google.protobuf.json_format import ParseDict
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.grpc.fake_stream import FakeStream
-from uncork_gateway.grpc.interfaces import Call, CallHead, Method
+from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.messages import POOL, message
-from uncork_gateway.grpc.service import model_methods
-from uncork_gateway.grpc.services.models import Models
-from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.repository import RepositoryAccess
 
 INFERENCE = "/inference.GRPCInferenceService/"
 PREDICTION = "/tensorflow.serving.PredictionService/"
 MODEL = "/tensorflow.serving.ModelService/"
 
 
+def _method(path: str) -> Any:
+    service, _, name = path.removeprefix("/").rpartition("/")
+    return POOL.FindServiceByName(service).methods_by_name[name]
+
+
 def response_of(path: str) -> Any:
     """Return the class of a method's response."""
-    service, _, method = path.removeprefix("/").rpartition("/")
-    return message(POOL.FindServiceByName(service).methods_by_name[method].output_type.full_name)
-
-
-def called(methods: Mapping[bytes, Method], path: str, **fields: Any) -> FakeStream:
-    """Call a unary method, and return the stream of the call."""
-    service, _, name = path.removeprefix("/").rpartition("/")
-    request = message(POOL.FindServiceByName(service).methods_by_name[name].input_type.full_name)
-    stream = FakeStream()
-    call = methods[path.encode()].open(stream, CallHead(path.encode()))
-    call.message_received(request(**fields).SerializeToString())
-    return stream
-
-
-def asked(methods: Mapping[bytes, Method], path: str, **fields: Any) -> Any:
-    """Call a unary method, and return its response."""
-    stream = called(methods, path, **fields)
-    assert stream.code is Code.OK, stream.text
-    return response_of(path).FromString(stream.messages[0])
+    return message(_method(path).output_type.full_name)
 
 
 class ServicesStage:
     """A gateway and its gRPC services. ``on`` is the gateway's stage."""
 
-    def __init__(self, on: GatewayStage, *, statistics: bool) -> None:
+    def __init__(self, on: GatewayStage) -> None:
         self.on = on
-        grpc = on.gateway.catalogue.grpc
-        assert grpc is not None
-        access = RepositoryAccess(lambda: on.gateway.repository, is_allowed=lambda: True)
-        self.calls = OpenCalls()
-        self.methods = model_methods(
-            Models(lambda: grpc.models, on.gateway.missing),
-            access,
-            self.calls,
-            unready=on.gateway.front_end.unready,
-            readiness=on.gateway.front_end.readiness,
-            statistics=statistics,
-        )
+
+    def open(self, path: str) -> tuple[Call, FakeStream]:
+        open_call, stream = self.on.gateway.front_end.open_call, FakeStream()
+        assert open_call is not None
+        return open_call(stream, CallHead(path.encode())), stream
+
+    def _call(self, path: str, **fields: Any) -> FakeStream:
+        call, stream = self.open(path)
+        request = message(_method(path).input_type.full_name)
+        call.message_received(request(**fields).SerializeToString())
+        return stream
 
     def ask(self, path: str, **fields: Any) -> Any:
-        """Call a unary method."""
-        return asked(self.methods, path, **fields)
+        """Call a unary method, and return its response."""
+        stream = self._call(path, **fields)
+        assert stream.code is Code.OK, stream.text
+        return response_of(path).FromString(stream.messages[0])
 
     def refusal(self, path: str, code: Code, **fields: Any) -> str:
         """Return the text of the error of a unary call; fail if it has another code."""
-        stream = called(self.methods, path, **fields)
+        stream = self._call(path, **fields)
         assert (stream.code, stream.messages) == (code, [])
         return stream.text
-
-    def open(self, path: str) -> tuple[Call, FakeStream]:
-        stream = FakeStream()
-        return self.methods[path.encode()].open(stream, CallHead(path.encode())), stream
 
     async def page(self, path: str, kind: Any) -> Any:
         """Return a page of the HTTP interface as a message; fail if its JSON is not a form of one."""
@@ -87,7 +67,7 @@ class ServicesStage:
 
 
 @contextlib.asynccontextmanager
-async def services(folder: Path, *, statistics: bool = True, **settings: Any) -> AsyncIterator[ServicesStage]:
+async def services(folder: Path, **settings: Any) -> AsyncIterator[ServicesStage]:
     """The gRPC services of a gateway on a socket in a folder."""
     async with gateway(folder, grpc=True, **settings) as on:
-        yield ServicesStage(on, statistics=statistics)
+        yield ServicesStage(on)

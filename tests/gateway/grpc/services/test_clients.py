@@ -18,7 +18,6 @@ from tests.markdown_pages import DOCS, blocks
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import GrpcListener
 from uncork_gateway.grpc.messages import message
-from uncork_gateway.grpc.methods import KeyedCalls, open_calls
 
 
 async def test_a_client_with_a_retry_policy_waits_for_the_first_worker(
@@ -28,9 +27,9 @@ async def test_a_client_with_a_retry_policy_waits_for_the_first_worker(
     [policy] = blocks(DOCS / "reference/grpc.md", "json")
     caplog.set_level(logging.INFO, "uncork.access")
     async with services(tmp_path, access_log=True) as on:
-        open_call = open_calls(on.methods, not_supported={}, keyed=KeyedCalls(lambda: None))
-        limits = GrpcLimits(max_message_bytes=2**20)
-        listener = GrpcListener(open_call, on.on.gateway.front_end.listener, limits=limits)
+        front_end, limits = on.on.gateway.front_end, GrpcLimits(max_message_bytes=2**20)
+        assert front_end.open_call is not None
+        listener = GrpcListener(front_end.open_call, front_end.listener, limits=limits)
         bound = socket.create_server(("127.0.0.1", 0))
         await listener.start(bound)
         options = [("grpc.service_config", policy.code)]

@@ -12,7 +12,7 @@ from tests.gateway.grpc.fake_stream import FakeStream
 from tests.gateway.grpc.services.services_stage import ServicesStage, services
 from tests.gateway.running import turns
 from uncork_gateway.errors import Unavailable
-from uncork_gateway.grpc.interfaces import Call, CallHead
+from uncork_gateway.grpc.interfaces import Call
 from uncork_gateway.grpc.messages import SERVICES, message
 from uncork_gateway.grpc.statuses import Code
 from uncork_workers.wire.messages import Hello
@@ -124,7 +124,7 @@ async def test_watches_end_with_the_server(tmp_path: Path) -> None:
         assert await watch.next() == "SERVING"
         on.on.gateway.front_end.retire()
         assert await watch.next() == "NOT_SERVING"
-        on.calls.close()
+        await on.on.gateway.front_end.drain()
 
         for one in (watch, Watch(on, "")):
             assert await one.stream.end() is Code.UNAVAILABLE
@@ -132,17 +132,7 @@ async def test_watches_end_with_the_server(tmp_path: Path) -> None:
             assert one.stream.trailers == ((b"grpc-retry-pushback-ms", b"1000"),)
 
 
-async def test_a_watch_ends_when_the_gateway_has_drained(tmp_path: Path) -> None:
-    async with services(tmp_path) as on:
-        open_call, stream = on.on.gateway.front_end.open_call, FakeStream()
-        assert open_call is not None
-        open_call(stream, CallHead(WATCH.encode())).message_received(Request().SerializeToString())
-        await on.on.gateway.front_end.drain()
-
-        assert stream.code is Code.UNAVAILABLE
-
-
-@pytest.mark.parametrize("how", ["cancelled", "reject", "close"])
+@pytest.mark.parametrize("how", ["cancelled", "reject", "drain"])
 async def test_a_watch_that_has_ended_is_forgotten(tmp_path: Path, how: str) -> None:
     async with services(tmp_path) as on:
         watch = Watch(on, "")
@@ -152,8 +142,8 @@ async def test_a_watch_that_has_ended_is_forgotten(tmp_path: Path, how: str) -> 
                 watch.call.cancelled()
             case "reject":
                 watch.call.reject(Unavailable("too slow", reason="draining", retry_after_s=1))
-            case "close":
-                on.calls.close()
+            case "drain":
+                await on.on.gateway.front_end.drain()
         watch.call.message_received(Request().SerializeToString())
         watch.call.end_received()
         await on.on.worker()

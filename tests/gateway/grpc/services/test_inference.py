@@ -7,20 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.fake_worker import array_api, json_api, service
-from tests.gateway.grpc.services.services_stage import (
-    INFERENCE,
-    ServicesStage,
-    asked,
-    response_of,
-    services,
-)
+from tests.gateway.grpc.services.services_stage import INFERENCE, ServicesStage, response_of, services
 from tests.gateway.running import turns
 from uncork_gateway.grpc.service import NOT_SUPPORTED
-from uncork_gateway.grpc.services.inference import Inference
-from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.pages.models.metadata import models_of
-from uncork_gateway.repository import RepositoryAccess
 from uncork_workers.wire.forms import ListForm
 from uncork_workers.wire.messages import Hello, Ready, RowResult
 from uncork_workers.wire.schema import ApiDescription
@@ -59,7 +49,7 @@ async def test_models_are_described_as_over_http(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize("admin", [False, True])
 async def test_the_server_names_the_same_extensions_as_over_http(tmp_path: Path, admin: bool) -> None:
-    async with services(tmp_path, admin=admin, statistics=not admin) as on:
+    async with services(tmp_path, admin=admin) as on:
         await arrays(on)
         metadata = on.ask(f"{INFERENCE}ServerMetadata")
 
@@ -67,21 +57,24 @@ async def test_the_server_names_the_same_extensions_as_over_http(tmp_path: Path,
         assert ("statistics" in metadata.extensions) is not admin
 
 
-def test_an_api_that_streams_is_decoupled() -> None:
+TOKENS = ApiDescription(name="tokens", route="/tokens", input={"kind": "json"}, streams=True)
+
+
+@pytest.mark.parametrize(
+    ("apis", "decoupled"),
+    [
+        ([TOKENS], {"fake": True, "fake.tokens": True}),
+        ([TOKENS, json_api()], {"fake": False, "fake.echo": False, "fake.tokens": True}),
+    ],
+)
+async def test_an_api_that_streams_is_decoupled(
+    tmp_path: Path, apis: list[ApiDescription], decoupled: dict[str, bool]
+) -> None:
     """The service's name means it if there is no other API."""
-    tokens = ApiDescription(name="tokens", route="/tokens", input={"kind": "json"}, streams=True)
-
-    def configs(*apis: ApiDescription) -> dict[str, bool]:
-        """Return which of the models that stream are decoupled."""
-        models = models_of("fake", service(*apis), streams=True)
-        known = Models(lambda: {name: {"1": model} for name, model in models.items()}, str)
-        access = RepositoryAccess(lambda: None, is_allowed=bool)
-        methods = Inference(models=known, repository=access, unready=str, statistics=False).methods()
-        answers = [asked(methods, f"{INFERENCE}ModelConfig", name=name) for name in models]
-        return {one.config.name: one.config.model_transaction_policy.decoupled for one in answers}
-
-    assert configs(tokens) == {"fake": True, "fake.tokens": True}
-    assert configs(tokens, json_api()) == {"fake.tokens": True}
+    async with services(tmp_path) as on:
+        await on.on.worker(serves=service(*apis))
+        configs = [on.ask(f"{INFERENCE}ModelConfig", name=name).config for name in decoupled]
+        assert {one.name: one.model_transaction_policy.decoupled for one in configs} == decoupled
 
 
 # Statistics
@@ -105,7 +98,7 @@ async def test_statistics_count_requests_of_all_protocols(tmp_path: Path) -> Non
 
 
 async def test_statistics_are_not_for_clients_where_operators_have_a_port(tmp_path: Path) -> None:
-    async with services(tmp_path, admin=True, statistics=False) as on:
+    async with services(tmp_path, admin=True) as on:
         await on.on.worker()
         text = on.refusal(f"{INFERENCE}ModelStatistics", Code.UNIMPLEMENTED, name="fake")
         assert "statistics are on the admin port (--admin-port)" in text
@@ -190,19 +183,8 @@ async def test_the_index_lists_the_models(tmp_path: Path) -> None:
 # The table
 
 
-async def test_only_liveness_and_readiness_need_no_key(tmp_path: Path) -> None:
-    async with services(tmp_path) as on:
-        assert {path.decode() for path, method in on.methods.items() if method.free} == {
-            f"{INFERENCE}ServerLive",
-            f"{INFERENCE}ServerReady",
-            "/grpc.health.v1.Health/Check",
-            "/grpc.health.v1.Health/Watch",
-        }
-
-
 async def test_methods_that_are_not_supported_say_why(tmp_path: Path) -> None:
-    """Each has one place: no method is both answered and refused."""
     async with services(tmp_path) as on:
-        assert not on.methods.keys() & NOT_SUPPORTED.keys()
-        path = f"{INFERENCE}TraceSetting".encode()
-        assert NOT_SUPPORTED[path].startswith("clients cannot read or change trace settings; ")
+        for path, text in NOT_SUPPORTED.items():
+            _, stream = on.open(path.decode())
+            assert (stream.code, stream.text) == (Code.UNIMPLEMENTED, text)

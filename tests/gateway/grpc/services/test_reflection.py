@@ -12,7 +12,6 @@ from tests.gateway.grpc.fake_stream import FakeStream
 from uncork_gateway.grpc.interfaces import Call, CallHead
 from uncork_gateway.grpc.messages import POOL, SERVICES, message
 from uncork_gateway.grpc.services.reflection import reflection_methods
-from uncork_gateway.grpc.services.streaming import OpenCalls
 from uncork_gateway.grpc.statuses import Code
 
 VERSIONS = pytest.mark.parametrize("version", ["v1", "v1alpha"])
@@ -26,7 +25,7 @@ class Reflecting:
         self.request: Any = message(f"grpc.reflection.{version}.ServerReflectionRequest")
         self._response: Any = message(f"grpc.reflection.{version}.ServerReflectionResponse")
         self.stream = FakeStream()
-        self.call: Call = reflection_methods(OpenCalls())[path].open(self.stream, CallHead(path))
+        self.call: Call = reflection_methods()[path].open(self.stream, CallHead(path))
 
     async def ask(self, **fields: Any) -> Any:
         """Send a question, and return the response."""

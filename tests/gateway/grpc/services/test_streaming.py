@@ -11,7 +11,8 @@ from tests.gateway.running import turns
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.messages import message
-from uncork_gateway.grpc.services.streaming import OpenCalls, StreamingCall
+from uncork_gateway.grpc.methods import OpenCalls
+from uncork_gateway.grpc.services.streaming import StreamingCall
 from uncork_gateway.grpc.statuses import Code
 
 Request: Any = message("grpc.health.v1.HealthCheckRequest")
@@ -20,9 +21,9 @@ Request: Any = message("grpc.health.v1.HealthCheckRequest")
 class Recording(StreamingCall):
     """Notes what it is asked."""
 
-    def __init__(self, stream: FakeStream, calls: OpenCalls) -> None:
+    def __init__(self, stream: FakeStream) -> None:
         self.requests: list[str] = []
-        super().__init__(stream, CallHead(b"/service/method"), Request, calls)
+        super().__init__(stream, CallHead(b"/service/method"), Request)
 
     def asked(self, request: Any) -> None:
         """Note the request, or raise an exception as it says."""
@@ -40,10 +41,11 @@ def ask(call: Recording, name: str) -> None:
 @pytest.mark.parametrize("how", ["end", "cancelled", "reject", "error", "close", "closed before"])
 async def test_a_call_that_is_over_is_not_asked(how: str) -> None:
     """The connection may have read more messages by then."""
-    calls = OpenCalls()
+    calls = OpenCalls(lambda: None)
     if how == "closed before":
         calls.close()
-    call = Recording(FakeStream(), calls)
+    call = Recording(FakeStream())
+    calls.add(call, None)
     ends: list[str] = []
     call.on_end = lambda: ends.append(how)
     match how:
@@ -67,8 +69,8 @@ async def test_a_call_that_is_over_is_not_asked(how: str) -> None:
 
 
 async def test_a_client_that_does_not_read_the_answers_sends_no_more_messages() -> None:
-    stream, calls = FakeStream(), OpenCalls()
-    call = Recording(stream, calls)
+    stream = FakeStream()
+    call = Recording(stream)
     stream.unsent_bytes = 70_000
     for _ in range(2):
         call.send(Request(service="answer"))
@@ -90,8 +92,8 @@ async def test_a_client_that_does_not_read_the_answers_sends_no_more_messages() 
 async def test_answers_end_when_too_much_of_a_connection_is_unread() -> None:
     """Each call has sent little: there may be a thousand of them."""
     connection = FakeConnection(unsent_bytes=1_000_000)
-    stream, calls = FakeStream(connection=connection), OpenCalls()
-    call = Recording(stream, calls)
+    stream = FakeStream(connection=connection)
+    call = Recording(stream)
     call.send(Request(service="answer"))
     assert not stream.is_finished
     connection.unsent_bytes = 1_100_000
@@ -104,8 +106,8 @@ async def test_answers_end_when_too_much_of_a_connection_is_unread() -> None:
 
 async def test_a_fault_ends_only_its_call(caplog: pytest.LogCaptureFixture) -> None:
     """The client gets the id of the log line, not the exception."""
-    calls, stream, other = OpenCalls(), FakeStream(), FakeStream()
-    call, neighbour = Recording(stream, calls), Recording(other, calls)
+    stream, other = FakeStream(), FakeStream()
+    call, neighbour = Recording(stream), Recording(other)
     ask(call, "fault")
     ask(neighbour, "fine")
 
