@@ -126,17 +126,3 @@ class Call(Protocol):
 
 OpenCall = Callable[[CallStream, CallHead], Call]
 """Creates the call of a new stream. It may finish the call at once."""
-
-
-class Method(NamedTuple):
-    """A gRPC method.
-
-    Attributes:
-        open: opens a call.
-        takes_one: as in :class:`Call`.
-        free: True if the method needs no API key, because its responses reveal nothing about the server.
-    """
-
-    open: OpenCall
-    takes_one: bool = False
-    free: bool = False

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,7 +12,7 @@ from google.protobuf.message import Message
 
 from uncork_gateway.auth import REFUSAL, AcceptedKeys
 from uncork_gateway.errors import CLIENT_GONE, GatewayError, draining, unexpected
-from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Method, OpenCall
+from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, OpenCall
 from uncork_gateway.grpc.messages import parse
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of, trailers_of
 from uncork_gateway.telemetry.access_log import log_request
@@ -57,33 +58,36 @@ class OpenCalls:
 
 
 def open_calls(
-    methods: Mapping[bytes, Method],
+    methods: Mapping[bytes, OpenCall],
     *,
-    not_supported: Mapping[bytes, str],
     calls: OpenCalls,
+    free: Collection[bytes] = (),
+    not_supported: Mapping[bytes, str] = MappingProxyType({}),
     otherwise: OpenCall | None = None,
 ) -> OpenCall:
     """Return the function that opens the call of each stream; without a method or a key, the call fails.
 
     Args:
-        not_supported: the reasons why methods that clients may know are missing, by path.
+        methods: open the calls, by path.
         calls: checks the keys, and collects the calls that clients may keep open.
+        free: the paths of methods that need no key, because their responses reveal nothing about the server.
+        not_supported: the reasons why methods that clients may know are missing, by path.
         otherwise: opens the calls of all other methods; None if they are unknown.
     """
-    default = None if otherwise is None else Method(otherwise)
 
     def open_call(stream: CallStream, head: CallHead) -> Call:
-        method = methods.get(head.path, default)
+        method = methods.get(head.path, otherwise)
         if head.rejection is not None:
             return _failed(stream, head, head.rejection)
         if method is None:
             reason = not_supported.get(head.path, f"unknown method {head.path[:100].decode('latin-1')!r}")
             return _failed(stream, head, CallFailed(reason, Code.UNIMPLEMENTED))
-        if not (method.free or calls.admit(head)):
+        is_free = head.path in free
+        if not (is_free or calls.admit(head)):
             return _failed(stream, head, _REFUSED)
-        call = method.open(stream, head)
-        if not method.takes_one:
-            calls.add(call, None if method.free else head)
+        call = method(stream, head)
+        if not call.takes_one:
+            calls.add(call, None if is_free else head)
         return call
 
     return open_call
@@ -93,11 +97,6 @@ def _failed(stream: CallStream, head: CallHead, error: GatewayError) -> Call:
     call = PlainCall(stream, head)
     call.reject(error)
     return call
-
-
-def unary(request: type[Message], answer: Answer, *, free: bool = False) -> Method:
-    """Return a method that responds to one message of the class ``request``."""
-    return Method(lambda stream, head: UnaryCall(stream, head, request, answer), takes_one=True, free=free)
 
 
 class PlainCall:
@@ -148,7 +147,12 @@ class PlainCall:
 
 
 class UnaryCall(PlainCall):
-    """A call of a method that needs no dispatcher. The method completes even if the client leaves."""
+    """A call of a method that needs no dispatcher. The method completes even if the client leaves.
+
+    Args:
+        request: the class of the client's only message.
+        answer: returns the response.
+    """
 
     takes_one = True
 

@@ -14,15 +14,13 @@ from uncork_gateway.grpc.dialects.predict import Predict
 from uncork_gateway.grpc.dialects.v2 import V2Grpc
 from uncork_gateway.grpc.infer_method import InferMethod, MessageRoute
 from uncork_gateway.grpc.infer_stream import InferStream
-from uncork_gateway.grpc.interfaces import Method
+from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.grpc.messages import SERVICES, message
 from uncork_gateway.grpc.methods import OpenCalls, open_calls
-from uncork_gateway.grpc.services import inference, tensorflow
-from uncork_gateway.grpc.services.health import Health
-from uncork_gateway.grpc.services.inference import Inference
+from uncork_gateway.grpc.protocols import predict, v2
+from uncork_gateway.grpc.services import health, inference, tensorflow
 from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.grpc.services.reflection import reflection_methods
-from uncork_gateway.grpc.services.tensorflow import tensorflow_methods
 from uncork_gateway.pages.models.metadata import Model, ModelSource, ModelVersions, models_of
 from uncork_gateway.pages.models.tensors import row_inputs
 from uncork_gateway.protocols.limits import Limits
@@ -34,22 +32,8 @@ from uncork_workers.wire.schema import ServiceDescription
 NOT_SUPPORTED: Mapping[bytes, str] = {**inference.NOT_SUPPORTED, **tensorflow.NOT_SUPPORTED}
 """Why the gateway lacks a method that clients may know, by path."""
 
-
-def model_methods(
-    models: Models,
-    repository: RepositoryAccess,
-    *,
-    unready: Callable[[], str],
-    readiness: Readiness,
-    statistics: bool,
-) -> dict[bytes, Method]:
-    """Return the methods about the server and its models, by path, given parts of a :class:`GrpcService`."""
-    return {
-        **Inference(models=models, repository=repository, unready=unready, statistics=statistics).methods(),
-        **tensorflow_methods(models),
-        **Health(models=models, services=SERVICES, unready=unready, readiness=readiness).methods(),
-        **reflection_methods(),
-    }
+FREE = health.FREE | inference.FREE
+"""The paths of the methods that need no API key."""
 
 
 class ServedModel(NamedTuple):
@@ -91,29 +75,24 @@ class GrpcService:
         fair_by: bytes | None,
     ) -> None:
         self.models: ModelVersions = {}
-        self._find = Models(lambda: self.models, missing)
+        models = self._find = Models(lambda: self.models, missing)
         self._in_force: dict[str, dict[str, ServedModel]] = {}
         self._choices: dict[str, VersionChoice[ServedModel]] = {}
-        infer = self._infer = InferMethod(message("inference.ModelInferRequest"), self._infer_route)
-        predict = self._predict = InferMethod(
-            message("tensorflow.serving.PredictRequest"), self._predict_route
-        )
+        self._infer = InferMethod(message("inference.ModelInferRequest"), self._infer_route)
+        self._predict = InferMethod(message("tensorflow.serving.PredictRequest"), self._predict_route)
         self.change(fair_by=fair_by)
-        about = model_methods(
-            self._find, repository, unready=unready, readiness=readiness, statistics=statistics
-        )
-        executing: dict[bytes, Method] = {
-            f"/{inference.NAME}/ModelInfer".encode(): Method(
-                partial(InferCall, method=infer), takes_one=True
-            ),
-            f"/{inference.NAME}/ModelStreamInfer".encode(): Method(partial(InferStream, method=infer)),
-            f"/{tensorflow.PREDICTION}/Predict".encode(): Method(
-                partial(InferCall, method=predict), takes_one=True
-            ),
+        methods: dict[bytes, OpenCall] = {
+            v2.METHOD: partial(InferCall, method=self._infer),
+            f"/{inference.NAME}/ModelStreamInfer".encode(): partial(InferStream, method=self._infer),
+            predict.METHOD: partial(InferCall, method=self._predict),
+            **inference.inference_methods(models, repository, unready=unready, statistics=statistics),
+            **tensorflow.tensorflow_methods(models),
+            **health.health_methods(models, services=SERVICES, unready=unready, readiness=readiness),
+            **reflection_methods(),
         }
         calls = OpenCalls(keys)
         self.close, self.keys_changed = calls.close, calls.keys_changed
-        self.open_call = open_calls({**about, **executing}, not_supported=NOT_SUPPORTED, calls=calls)
+        self.open_call = open_calls(methods, calls=calls, free=FREE, not_supported=NOT_SUPPORTED)
 
     def _infer_route(self, request: Any) -> MessageRoute:
         name, version = request.model_name, request.model_version

@@ -8,14 +8,14 @@ from typing import Any
 
 from uncork_dispatcher import SettingError
 from uncork_gateway.errors import BadRequest, GatewayError
-from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, Method, OpenCall
+from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream, OpenCall
 from uncork_gateway.grpc.messages import message, parse
 from uncork_gateway.grpc.methods import SMALL_MESSAGE_BYTES, OpenCalls, PlainCall, open_calls
 from uncork_gateway.grpc.protocols.predict import PredictWire
 from uncork_gateway.grpc.protocols.v2 import V2GrpcWire
 from uncork_gateway.grpc.proxy.call import ProxyCall
 from uncork_gateway.grpc.proxy.pass_through import GrpcPassThrough
-from uncork_gateway.grpc.services.health import CHECK, Health
+from uncork_gateway.grpc.services.health import CHECK, FREE, health_methods
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.readiness import Readiness
 from uncork_gateway.requests.proxy_target import Merging
@@ -44,22 +44,17 @@ def proxied_calls(
         raise SettingError(
             "protocol", says=f" must be auto, v2 or tfserving for gRPC servers, got {protocol}"
         )
-    merged: dict[bytes, Method] = {}
-    for wire in (kind() for kind in _WIRES[protocol]):
-        open_merged = partial(ProxyCall, wire=wire, merging=merging, pass_through=pass_through)
-        merged[wire.method] = Method(open_merged, takes_one=True)
-    relay = open_calls(merged, not_supported={}, calls=calls, otherwise=pass_through.open)
-    watches = OpenCalls(lambda: None)
-    health = Health(models=Models(dict, missing=str), services=(), unready=unready, readiness=readiness)
-    own = health.methods()
-    check = open_calls(own, not_supported={}, calls=watches)
-    # Health needs no API key if the name is empty; other names reach the servers, which need one.
-    by_name = {
-        path: Method(partial(_CallByName, own=check, relay=relay), method.takes_one, free=True)
-        for path, method in own.items()
+    merged: dict[bytes, OpenCall] = {
+        wire.method: partial(ProxyCall, wire=wire(), merging=merging, pass_through=pass_through)
+        for wire in _WIRES[protocol]
     }
-    methods = {**merged, **by_name}
-    return open_calls(methods, not_supported={}, calls=calls, otherwise=pass_through.open), watches.close
+    relay = open_calls(merged, calls=calls, otherwise=pass_through.open)
+    watches = OpenCalls(lambda: None)
+    health = health_methods(Models(dict, missing=str), services=(), unready=unready, readiness=readiness)
+    # Health needs no API key if the name is empty; other names reach the servers, which need one.
+    by_name: OpenCall = partial(_CallByName, own=open_calls(health, calls=watches), relay=relay)
+    methods = {**merged, **dict.fromkeys(FREE, by_name)}
+    return open_calls(methods, calls=calls, free=FREE, otherwise=pass_through.open), watches.close
 
 
 class _CallByName:

@@ -1,15 +1,15 @@
 """The methods of ``inference.GRPCInferenceService`` about the server and its models."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
 
 from uncork_gateway.errors import Unavailable
-from uncork_gateway.grpc.interfaces import Method
+from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.grpc.messages import make, message
-from uncork_gateway.grpc.methods import Answer, unary
+from uncork_gateway.grpc.methods import Answer, UnaryCall
 from uncork_gateway.grpc.services.models import Models
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.pages.models.metadata import UnknownModel, metadata_of, server_of
@@ -23,6 +23,8 @@ from uncork_gateway.pages.models.triton import (
 from uncork_gateway.repository import RepositoryAccess
 
 NAME = "inference.GRPCInferenceService"
+FREE = frozenset((f"/{NAME}/ServerLive".encode(), f"/{NAME}/ServerReady".encode()))
+"""The methods that need no API key."""
 
 _NO_SHARED_MEMORY = "shared memory is not supported; send tensors in the request"
 _SHARED_MEMORY = [
@@ -41,80 +43,84 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 """Why the gateway lacks a method of Triton's, by path."""
 
 
-@dataclass(kw_only=True)
-class Inference:
-    """Responds with the same values as the HTTP pages of V2 and of Triton's extensions."""
+def inference_methods(
+    models: Models, repository: RepositoryAccess, *, unready: Callable[[], str], statistics: bool
+) -> dict[bytes, OpenCall]:
+    """Return the methods by path, with the values of the HTTP pages of V2 and of Triton's extensions."""
+    answers: dict[str, Answer] = {
+        "ServerLive": _live,
+        "ServerReady": partial(_ready, unready),
+        "ModelReady": partial(_model_ready, models),
+        "ServerMetadata": partial(_server, statistics),
+        "ModelMetadata": partial(_metadata, models),
+        "ModelConfig": partial(_config, models),
+        "ModelStatistics": partial(_statistics, models, statistics),
+        "RepositoryIndex": partial(_index, models, repository),
+        "RepositoryModelLoad": partial(_load, repository),
+        "RepositoryModelUnload": partial(_unload, repository),
+    }
+    return {
+        f"/{NAME}/{name}".encode(): partial(
+            UnaryCall, request=message(f"inference.{name}Request"), answer=answer
+        )
+        for name, answer in answers.items()
+    }
 
-    models: Models
-    repository: RepositoryAccess
-    unready: Callable[[], str]
-    statistics: bool
 
-    def methods(self) -> dict[bytes, Method]:
-        answers: dict[str, Answer] = {
-            "ServerLive": self._live,
-            "ServerReady": self._ready,
-            "ModelReady": self._model_ready,
-            "ServerMetadata": self._server,
-            "ModelMetadata": self._metadata,
-            "ModelConfig": self._config,
-            "ModelStatistics": self._statistics,
-            "RepositoryIndex": self._index,
-            "RepositoryModelLoad": self._load,
-            "RepositoryModelUnload": self._unload,
-        }
-        return {
-            f"/{NAME}/{name}".encode(): unary(
-                message(f"inference.{name}Request"), answer, free=name in ("ServerLive", "ServerReady")
-            )
-            for name, answer in answers.items()
-        }
+def _live(request: Any) -> Message:
+    return make("inference.ServerLiveResponse", live=True)
 
-    def _live(self, request: Any) -> Message:
-        return make("inference.ServerLiveResponse", live=True)
 
-    def _ready(self, request: Any) -> Message:
-        return make("inference.ServerReadyResponse", ready=not self.unready())
+def _ready(unready: Callable[[], str], request: Any) -> Message:
+    return make("inference.ServerReadyResponse", ready=not unready())
 
-    def _model_ready(self, request: Any) -> Message:
-        """Return false for an unknown model: clients poll this method while they load and unload models."""
-        try:
-            ready = not self.models.find(request.name, request.version).unready
-        except (UnknownModel, Unavailable):
-            ready = False
-        return make("inference.ModelReadyResponse", ready=ready)
 
-    def _server(self, request: Any) -> Message:
-        return make("inference.ServerMetadataResponse", **server_of(statistics=self.statistics))
+def _model_ready(models: Models, request: Any) -> Message:
+    """Return false for an unknown model: clients poll this method while they load and unload models."""
+    try:
+        ready = not models.find(request.name, request.version).unready
+    except (UnknownModel, Unavailable):
+        ready = False
+    return make("inference.ModelReadyResponse", ready=ready)
 
-    def _metadata(self, request: Any) -> Message:
-        model = self.models.find(request.name, request.version)
-        versions = self.models.versions(request.name, request.version)
-        return make("inference.ModelMetadataResponse", **metadata_of(model, versions))
 
-    def _config(self, request: Any) -> Message:
-        model = self.models.find(request.name, request.version)
-        return make("inference.ModelConfigResponse", config=config_of(model))
+def _server(statistics: bool, request: Any) -> Message:
+    return make("inference.ServerMetadataResponse", **server_of(statistics=statistics))
 
-    def _statistics(self, request: Any) -> Message:
-        if not self.statistics:
-            raise CallFailed(f"{STATISTICS_MOVED}; send GET /v2/models/stats there", Code.UNIMPLEMENTED)
-        if request.name:
-            models = self.models.versions(request.name, request.version)
-        else:
-            models = every_version(self.models.require())
-        stats = [statistics_of(model) for model in models]
-        return make("inference.ModelStatisticsResponse", model_stats=stats)
 
-    def _index(self, request: Any) -> Message:
-        unloaded = () if request.ready else self.repository.unloaded()
-        index = index_of(self.models.present, unloaded, only_ready=request.ready)
-        return make("inference.RepositoryIndexResponse", models=index)
+def _metadata(models: Models, request: Any) -> Message:
+    model = models.find(request.name, request.version)
+    versions = models.versions(request.name, request.version)
+    return make("inference.ModelMetadataResponse", **metadata_of(model, versions))
 
-    async def _load(self, request: Any) -> Message:
-        await self.repository.load(request.model_name, request.parameters)
-        return make("inference.RepositoryModelLoadResponse")
 
-    async def _unload(self, request: Any) -> Message:
-        await self.repository.unload(request.model_name, request.parameters)
-        return make("inference.RepositoryModelUnloadResponse")
+def _config(models: Models, request: Any) -> Message:
+    model = models.find(request.name, request.version)
+    return make("inference.ModelConfigResponse", config=config_of(model))
+
+
+def _statistics(models: Models, is_offered: bool, request: Any) -> Message:
+    if not is_offered:
+        raise CallFailed(f"{STATISTICS_MOVED}; send GET /v2/models/stats there", Code.UNIMPLEMENTED)
+    if request.name:
+        asked = models.versions(request.name, request.version)
+    else:
+        asked = every_version(models.require())
+    stats = [statistics_of(model) for model in asked]
+    return make("inference.ModelStatisticsResponse", model_stats=stats)
+
+
+def _index(models: Models, repository: RepositoryAccess, request: Any) -> Message:
+    unloaded = () if request.ready else repository.unloaded()
+    index = index_of(models.present, unloaded, only_ready=request.ready)
+    return make("inference.RepositoryIndexResponse", models=index)
+
+
+async def _load(repository: RepositoryAccess, request: Any) -> Message:
+    await repository.load(request.model_name, request.parameters)
+    return make("inference.RepositoryModelLoadResponse")
+
+
+async def _unload(repository: RepositoryAccess, request: Any) -> Message:
+    await repository.unload(request.model_name, request.parameters)
+    return make("inference.RepositoryModelUnloadResponse")

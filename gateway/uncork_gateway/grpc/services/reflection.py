@@ -6,18 +6,16 @@ from typing import Any
 from google.protobuf.descriptor import FileDescriptor
 
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.grpc.interfaces import CallHead, CallStream, Method
+from uncork_gateway.grpc.interfaces import CallHead, CallStream, OpenCall
 from uncork_gateway.grpc.messages import POOL, SERVICES, message
 from uncork_gateway.grpc.services.streaming import StreamingCall
 from uncork_gateway.grpc.statuses import CallFailed, Code, code_of
 
 
-def reflection_methods() -> dict[bytes, Method]:
+def reflection_methods() -> dict[bytes, OpenCall]:
     """Return the reflection method of both versions by path."""
     return {
-        f"/{package}.ServerReflection/ServerReflectionInfo".encode(): Method(
-            partial(_Reflecting, package=package)
-        )
+        f"/{package}.ServerReflection/ServerReflectionInfo".encode(): partial(_Reflecting, package=package)
         for package in ("grpc.reflection.v1", "grpc.reflection.v1alpha")
     }
 

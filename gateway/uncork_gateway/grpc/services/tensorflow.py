@@ -8,9 +8,9 @@ from google.protobuf.message import Message
 
 from uncork_gateway.dialects.rest import SIGNATURE
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.grpc.interfaces import Method
+from uncork_gateway.grpc.interfaces import OpenCall
 from uncork_gateway.grpc.messages import make, message
-from uncork_gateway.grpc.methods import unary
+from uncork_gateway.grpc.methods import UnaryCall
 from uncork_gateway.grpc.services.models import Models, version_in
 from uncork_gateway.pages.models.metadata import signature_of, version_status_of
 
@@ -33,13 +33,17 @@ NOT_SUPPORTED: Mapping[bytes, str] = {
 """Why the gateway lacks a method of TensorFlow Serving's, by path."""
 
 
-def tensorflow_methods(models: Models) -> dict[bytes, Method]:
+def tensorflow_methods(models: Models) -> dict[bytes, OpenCall]:
     """Return GetModelMetadata and GetModelStatus by path, with the values of the HTTP pages."""
     metadata = message(f"{_PACKAGE}.GetModelMetadataRequest")
     status = message(f"{_PACKAGE}.GetModelStatusRequest")
     return {
-        f"/{PREDICTION}/GetModelMetadata".encode(): unary(metadata, partial(_metadata, models)),
-        f"/{MODEL}/GetModelStatus".encode(): unary(status, partial(_status, models)),
+        f"/{PREDICTION}/GetModelMetadata".encode(): partial(
+            UnaryCall, request=metadata, answer=partial(_metadata, models)
+        ),
+        f"/{MODEL}/GetModelStatus".encode(): partial(
+            UnaryCall, request=status, answer=partial(_status, models)
+        ),
     }
 
 

@@ -25,7 +25,7 @@ class Reflecting:
         self.request: Any = message(f"grpc.reflection.{version}.ServerReflectionRequest")
         self._response: Any = message(f"grpc.reflection.{version}.ServerReflectionResponse")
         self.stream = FakeStream()
-        self.call: Call = reflection_methods()[path].open(self.stream, CallHead(path))
+        self.call: Call = reflection_methods()[path](self.stream, CallHead(path))
 
     async def ask(self, **fields: Any) -> Any:
         """Send a question, and return the response."""
