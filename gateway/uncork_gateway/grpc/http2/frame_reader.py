@@ -129,7 +129,7 @@ class FrameReader:
                 else:
                     self._read(kind, flags, number, data[start:at])
             except StreamFault as fault:
-                session.stream_failed(fault)
+                session.stream_failed(number, fault.code)
         self._unread = data[at:] if at >= 0 else data
         self.progress += at > begun_at
 
@@ -198,7 +198,7 @@ class FrameReader:
         expected = _SIZES.get(kind, len(payload))
         if len(payload) != expected or (kind == GOAWAY and len(payload) < _MIN_GOAWAY_BYTES):
             if kind == PRIORITY:
-                raise StreamFault(number, ErrorCode.FRAME_SIZE_ERROR)
+                raise StreamFault(ErrorCode.FRAME_SIZE_ERROR)
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"{_NAMES[kind]} of {len(payload)} bytes")
         match kind:
             case 8:  # WINDOW_UPDATE

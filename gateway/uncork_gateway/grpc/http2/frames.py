@@ -53,11 +53,10 @@ class ConnectionFault(Exception):
 
 
 class StreamFault(Exception):
-    """The client broke a rule or a limit on one stream. The stream ends with RST_STREAM."""
+    """A frame broke a rule or a limit of its stream. The stream ends with RST_STREAM, without the message."""
 
-    def __init__(self, stream_id: int, code: ErrorCode) -> None:
-        super().__init__(f"stream {stream_id}: {code.name}")
-        self.stream_id = stream_id
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
         self.code = code
 
 

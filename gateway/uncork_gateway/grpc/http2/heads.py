@@ -7,7 +7,7 @@ from hpack import Decoder, HPACKError, OversizedHeaderListError
 
 from uncork_gateway.connection.client_limits import too_many_fields
 from uncork_gateway.errors import BadRequest
-from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode
+from uncork_gateway.grpc.http2.frames import ConnectionFault, ErrorCode, StreamFault
 from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.statuses import CallFailed, Code
 from uncork_gateway.headers import HOP_BY_HOP, Header, request_id_of, value_of
@@ -36,10 +36,6 @@ _OF_GRPC = frozenset(
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-
-
-class MalformedHead(Exception):
-    """The header fields break a rule of RFC 9113, section 8."""
 
 
 class HeadReader:
@@ -75,7 +71,7 @@ class HeadReader:
 
         Raises:
             ConnectionFault: if the block is broken or too large.
-            MalformedHead: if the fields break a rule.
+            StreamFault: if the fields break a rule.
         """
         head = self.known.get(block)
         if head is not None:
@@ -147,7 +143,7 @@ def read_head(fields: Iterable[Header]) -> CallHead:
     """Check the fields of a request, and read the fields that gRPC defines.
 
     Raises:
-        MalformedHead: if the fields break a rule.
+        StreamFault: if the fields break a rule.
     """
     pseudo: dict[bytes, bytes] = {}
     own: dict[bytes, bytes] = {}
@@ -157,17 +153,17 @@ def read_head(fields: Iterable[Header]) -> CallHead:
         value = value.strip(b" \t")
         if name.startswith(b":"):
             if name not in _PSEUDO or name in pseudo or own or metadata:
-                raise MalformedHead(f"{name!r} is unknown, comes twice or too late")
+                raise _malformed(f"{name!r} is unknown, comes twice or too late")
             pseudo[name] = value
         elif name in _OF_GRPC:
             own[name] = value
         else:
             metadata.append((name, value))
     if any(not pseudo.get(name) for name in _REQUIRED):
-        raise MalformedHead("a request has :method, :scheme and :path")
+        raise _malformed("a request has :method, :scheme and :path")
     length = own.get(b"content-length")
     if own.get(b"te", b"trailers") != b"trailers" or not (length is None or _LENGTH.fullmatch(length)):
-        raise MalformedHead("te or content-length")
+        raise _malformed("te or content-length")
     status = 0
     if not _is_grpc(own.get(b"content-type", b"")):
         status = 415
@@ -193,12 +189,17 @@ def check_trailers(fields: Iterable[Header]) -> None:
     for name, value in fields:
         _check_field(name, value)
         if name.startswith(b":"):
-            raise MalformedHead("a trailer begins with a colon")
+            raise _malformed("a trailer begins with a colon")
 
 
 def _check_field(name: bytes, value: bytes) -> None:
     if _NAME.fullmatch(name) is None or name in HOP_BY_HOP or _WRONG_IN_VALUE.search(value):
-        raise MalformedHead(f"field {name!r}")
+        raise _malformed(f"field {name!r}")
+
+
+def _malformed(why: str) -> StreamFault:
+    """Return the fault for header fields that break a rule of RFC 9113, section 8."""
+    return StreamFault(ErrorCode.PROTOCOL_ERROR, why)
 
 
 def _is_grpc(content_type: bytes) -> bool:

@@ -16,7 +16,7 @@ from uncork_gateway.grpc.http2.frames import (
     StreamFault,
     protocol_error,
 )
-from uncork_gateway.grpc.http2.heads import MAX_LIST_BYTES, HeadReader, MalformedHead, check_trailers
+from uncork_gateway.grpc.http2.heads import MAX_LIST_BYTES, HeadReader, check_trailers
 from uncork_gateway.grpc.http2.limits import (
     CONTROL_PER_CALL,
     CONTROL_PER_S,
@@ -143,8 +143,6 @@ class Session:
         heads = self._heads
         try:
             head = heads.read(block)
-        except MalformedHead:
-            raise StreamFault(number, ErrorCode.PROTOCOL_ERROR) from None
         finally:
             self._charge_block()
         if self.is_draining or self._context.closing or len(self.streams) >= self._max_streams:
@@ -208,13 +206,10 @@ class Session:
                 raise ConnectionFault(ErrorCode.STREAM_CLOSED, f"HEADERS on stream {number}, which has ended")
             return
         if stream.is_half_closed:
-            raise StreamFault(number, ErrorCode.STREAM_CLOSED)
-        try:
-            check_trailers(fields)
-        except MalformedHead:
-            ends = False
+            raise StreamFault(ErrorCode.STREAM_CLOSED)
+        check_trailers(fields)
         if not ends:
-            raise StreamFault(number, ErrorCode.PROTOCOL_ERROR)
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR)
         stream.end()
 
     def data_received_on(self, number: int, size: int, data: bytes, *, ends: bool) -> None:
@@ -227,18 +222,18 @@ class Session:
         if stream is None:
             self._check_ignored(number)
         elif stream.is_half_closed:
-            raise StreamFault(number, ErrorCode.STREAM_CLOSED)
+            raise StreamFault(ErrorCode.STREAM_CLOSED)
         else:
             stream.receive_window -= size
             if stream.receive_window < 0:
-                raise StreamFault(number, ErrorCode.FLOW_CONTROL_ERROR)
+                raise StreamFault(ErrorCode.FLOW_CONTROL_ERROR)
             stream.data_received(data, ends=ends)
 
     def _check_ignored(self, number: int) -> None:
         if number > self.last_number:
             raise protocol_error(f"DATA on stream {number}, which has not begun")
         if number not in self._ignored:
-            raise StreamFault(number, ErrorCode.STREAM_CLOSED)
+            raise StreamFault(ErrorCode.STREAM_CLOSED)
 
     def widen(self, number: int) -> None:
         """Let the client send more on a stream, unless the stream has ended."""
@@ -271,8 +266,8 @@ class Session:
         if not stream.is_half_closed:
             self._reset(number, ErrorCode.NO_ERROR)
 
-    def stream_failed(self, fault: StreamFault) -> None:
-        self._reset(fault.stream_id, fault.code)
+    def stream_failed(self, number: int, code: ErrorCode) -> None:
+        self._reset(number, code)
         self._charge_reset()
 
     def reset_stream(self, number: int, code: ErrorCode) -> None:
@@ -349,10 +344,10 @@ class Session:
         stream = self.streams.get(number)
         if stream is not None:
             if not increment:
-                raise StreamFault(number, ErrorCode.PROTOCOL_ERROR)
+                raise StreamFault(ErrorCode.PROTOCOL_ERROR)
             stream.window += increment
             if stream.window > MAX_WINDOW_BYTES:
-                raise StreamFault(number, ErrorCode.FLOW_CONTROL_ERROR)
+                raise StreamFault(ErrorCode.FLOW_CONTROL_ERROR)
             self.outbox.window_opened(number)
 
     def charge(self) -> None:

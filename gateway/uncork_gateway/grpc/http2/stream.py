@@ -127,7 +127,7 @@ class Stream(Outgoing):
     def _check_length(self, *, ends: bool) -> None:
         declared, received = self._head.length, self.received_bytes
         if received > declared or (ends and received < declared):
-            raise StreamFault(self.number, ErrorCode.PROTOCOL_ERROR)
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR)
 
     @property
     def is_incomplete(self) -> bool:
