@@ -71,6 +71,10 @@ class Asked(NamedTuple):
 class InferMethod:
     """A gRPC method whose request messages name an API.
 
+    It remembers the bytes before the values in requests, to skip parsing others like them. A client repeats
+    these bytes: model, name, datatype and shape. A message that has the same beginning and length as an
+    earlier one differs from it only in the values of its tensor.
+
     Attributes:
         fair_by: the metadata key, in lower case, whose value names a request's flow.
 
@@ -83,7 +87,10 @@ class InferMethod:
         self.fair_by: bytes | None = None
         self._request = request
         self._route_of = route_of
-        self._known = KnownRequests(self._read)
+        self._known: dict[int, list[tuple[bytes, MessageRoute, Marshalled]]] = {}
+        """By the size of the message: heads, each with its route and rows without values."""
+        self._is_decided: dict[tuple[int, bytes], bool] = {}
+        """By size and head of a message: False after the first, True after the second, which decides."""
 
     def ask(self, message: bytes) -> Asked:
         """Find the API of a request message.
@@ -91,10 +98,10 @@ class InferMethod:
         Raises:
             GatewayError: if the message is malformed, or the API does not exist.
         """
-        known = self._known.find(message)
-        if known is not None:
-            route, payload = known
-            return Asked(route, message, getattr(payload.note, "id", ""), None, payload)
+        for head, route, payload in self._known.get(len(message), ()):
+            if message.startswith(head):
+                payload = replace(payload, body=message[len(head) :])
+                return Asked(route, message, getattr(payload.note, "id", ""), None, payload)
         request = parse(self._request, message)
         return Asked(self._route_of(request), message, getattr(request, "id", ""), request)
 
@@ -116,44 +123,10 @@ class InferMethod:
         payload = asked.route.dialect.read(asked.request)
         payload.came_in(len(asked.message))
         if not (asked.route.streams or asked.route.has_siblings):
-            self._known.note(asked.message, asked.route, payload)
+            self._remember(asked.message, asked.route, payload)
         return payload
 
-    def _read(self, message: bytes) -> tuple[MessageRoute, Marshalled]:
-        request = parse(self._request, message)
-        route = self._route_of(request)
-        return route, route.dialect.read(request)
-
-    def routes_changed(self) -> None:
-        """Forget cached messages, because the routes have changed."""
-        self._known.clear()
-
-
-class KnownRequests:
-    """Remembers the bytes before the values in the requests of one method, to skip parsing others like them.
-
-    A client repeats these bytes: model, name, datatype and shape. A message that has the same beginning and
-    length as an earlier one differs from it only in the values of its tensor.
-
-    Args:
-        read: reads a message in full; raises GatewayError if malformed.
-    """
-
-    def __init__(self, read: Callable[[bytes], tuple[MessageRoute, Marshalled]]) -> None:
-        self._read = read
-        self._known: dict[int, list[tuple[bytes, MessageRoute, Marshalled]]] = {}
-        """By the size of the message: heads, each with its route and rows without values."""
-        self._is_decided: dict[tuple[int, bytes], bool] = {}
-        """By size and head of a message: False after the first, True after the second, which decides."""
-
-    def find(self, message: bytes) -> tuple[MessageRoute, Marshalled] | None:
-        """Return the route and the rows of a message; None if it must be parsed."""
-        for head, route, payload in self._known.get(len(message), ()):
-            if message.startswith(head):
-                return route, replace(payload, body=message[len(head) :])
-        return None
-
-    def note(self, message: bytes, route: MessageRoute, payload: Marshalled) -> None:
+    def _remember(self, message: bytes, route: MessageRoute, payload: Marshalled) -> None:
         """Remember the head of a parsed message when it comes for the second time."""
         head = _head(message, payload)
         if head is None:
@@ -163,7 +136,7 @@ class KnownRequests:
         if is_decided:
             return
         if is_decided is None and len(self._is_decided) >= _MOST:
-            self.clear()
+            self.forget()
         self._is_decided[key] = is_decided is not None
         if is_decided is not None and self._differs_by_values_only(head, route, payload):
             self._known.setdefault(len(message), []).append((head, route, replace(payload, body=b"")))
@@ -172,11 +145,14 @@ class KnownRequests:
         """Return True if the head fixes all but the values: parse it with other values to find out."""
         values = payload.body.translate(_FLIPPED)
         try:
-            return self._read(head + values) == (route, replace(payload, body=values))
+            request = parse(self._request, head + values)
+            found = self._route_of(request)
+            return (found, found.dialect.read(request)) == (route, replace(payload, body=values))
         except GatewayError:
             return False
 
-    def clear(self) -> None:
+    def forget(self) -> None:
+        """Forget the messages, because the routes have changed or there are too many."""
         self._known.clear()
         self._is_decided.clear()
 

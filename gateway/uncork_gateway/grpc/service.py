@@ -140,8 +140,8 @@ class GrpcService:
         for versions in served.values():
             for _, each in versions:
                 each.infer.has_siblings = each.predict.has_siblings = len(versions) > 1
-        self._infer.routes_changed()
-        self._predict.routes_changed()
+        self._infer.forget()
+        self._predict.forget()
 
     def change(self, *, fair_by: bytes | None) -> None:
         """Change the header that names a request's flow."""

@@ -170,6 +170,6 @@ def test_after_a_change_of_the_models_nothing_is_known() -> None:
     for _ in range(3):
         stage.read(written(1))
     stage.models["m"] = Route(V2Grpc, spec={"kind": "ndarray", "shape": [2]})
-    stage.method.routes_changed()
+    stage.method.forget()
 
     assert "a row must have shape (2,)" in str(stage.read(written(1)))
