@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+
+from grpc import aio
 
 from uncork_gateway.backends.model_servers.server import ConnectionLost, NoAnswerInTime, ServerResponse
 from uncork_gateway.backends.model_servers.servers import Servers
@@ -13,18 +14,19 @@ from uncork_gateway.connection.listener_context import ListenerContext
 from uncork_gateway.errors import BadGateway, GatewayError, TimedOut, draining, no_room
 from uncork_gateway.grpc.interfaces import Call, CallHead, CallStream
 from uncork_gateway.grpc.methods import PlainCall
+from uncork_gateway.grpc.proxy.metadata import from_metadata
+from uncork_gateway.grpc.proxy.server import GrpcServer, ServerStream, status_in
 from uncork_gateway.grpc.statuses import Code, status_of
 from uncork_gateway.headers import Header, with_request_id
 from uncork_gateway.interfaces import SMALL_BODY_BYTES
 from uncork_gateway.protocols.wire import Content
 
-if TYPE_CHECKING:
-    from uncork_gateway.grpc.proxy.server import GrpcServer, ServerStream  # needs the extra
-
 # What may wait on its way to a side that does not read; more is not read from the other.
 _MOST_WAITING_BYTES = 256 * 1024
 # Memory of a waiting message besides its bytes.
 _MESSAGE_BYTES = 64
+# What grpcio raises from a call that has ended: with an error, with OK, or by cancellation.
+_ENDED = (aio.AioRpcError, asyncio.InvalidStateError)
 
 
 class GrpcPassThrough:
@@ -163,23 +165,26 @@ class PassThroughCall(PlainCall):
 
     async def _send_to(self, server: ServerStream) -> None:
         while (message := await self._waiting.get()) is not None:
-            await server.send(message)
+            with contextlib.suppress(*_ENDED):
+                await server.write(message)
             if self._is_finished:
                 return
             self._count_waiting(-len(message) - _MESSAGE_BYTES)
             if self._waiting_bytes <= _MOST_WAITING_BYTES:
                 self._stream.resume()
-        await server.end_sending()
+        with contextlib.suppress(*_ENDED):
+            await server.done_writing()
 
     async def _receive_from(self, server: ServerStream) -> None:
-        metadata = await server.initial_metadata()
+        metadata = from_metadata(await server.initial_metadata())
         if metadata:
             self._stream.begin(metadata)
-        while (message := await server.receive()) is not None:
-            self._stream.send(message)
-            if self._stream.unsent_bytes > _MOST_WAITING_BYTES:
-                await self._stream.sent()
-        status = await server.status()
+        with contextlib.suppress(*_ENDED):
+            while isinstance(message := await server.read(), bytes):
+                self._stream.send(message)
+                if self._stream.unsent_bytes > _MOST_WAITING_BYTES:
+                    await self._stream.sent()
+        status = status_in(await server.code(), await server.details(), await server.trailing_metadata())
         code = Code(status.code)
         self._stream.finish(code, status.text, status.trailers)
         self._finished(status_of(code), code)

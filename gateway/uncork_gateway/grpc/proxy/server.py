@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -77,45 +76,7 @@ _CHECKS = (b"/grpc.health.v1.Health/Check", b"/inference.GRPCInferenceService/Se
 _READY = b"\x08\x01"
 # The server does not offer the check, or not to everyone.
 _NO_CHECK = (Code.UNIMPLEMENTED, Code.NOT_FOUND, Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
-# What grpcio raises from a call that has ended: with an error, with OK, or by cancellation.
-_ENDED = (aio.AioRpcError, asyncio.InvalidStateError)
-
-
-class ServerStream:
-    """A call to a server. Sending to a call that has ended does nothing; :meth:`status` reports the error."""
-
-    def __init__(self, call: aio.StreamStreamCall[bytes, bytes]) -> None:
-        self._call = call
-
-    async def send(self, message: bytes) -> None:
-        """Send a message; return when the server's flow control has accepted it."""
-        with contextlib.suppress(*_ENDED):
-            await self._call.write(message)
-
-    async def end_sending(self) -> None:
-        """Tell the server that there are no more messages."""
-        with contextlib.suppress(*_ENDED):
-            await self._call.done_writing()
-
-    async def initial_metadata(self) -> tuple[Header, ...]:
-        """Wait for the server's initial metadata; empty if the call ends without any."""
-        return from_metadata(await self._call.initial_metadata())
-
-    async def receive(self) -> bytes | None:
-        """Wait for the next message; None after the last."""
-        try:
-            message = await self._call.read()
-        except _ENDED:
-            return None
-        return message if isinstance(message, bytes) else None
-
-    async def status(self) -> CallStatus:
-        """Wait for the end of the call, and return its status."""
-        call = self._call
-        return _status(await call.code(), await call.details(), await call.trailing_metadata())
-
-    def cancel(self) -> None:
-        self._call.cancel()
+ServerStream = aio.StreamStreamCall[bytes, bytes]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -146,7 +107,7 @@ class GrpcServer(Server):
         try:
             body = await call
         except aio.AioRpcError as error:
-            status = _status(error.code(), error.details(), error.trailing_metadata())
+            status = status_in(error.code(), error.details(), error.trailing_metadata())
             if self.is_lost(status):
                 raise ConnectionLost(status.text) from error
             if status.code == Code.DEADLINE_EXCEEDED and loop.time() >= latest:
@@ -164,7 +125,7 @@ class GrpcServer(Server):
             BadRequest: if metadata cannot be sent.
         """
         method: aio.StreamStreamMultiCallable[bytes, bytes] = self.channel.stream_stream(path)
-        return ServerStream(method(metadata=to_metadata(headers), timeout=_timeout(timeout_s)))
+        return method(metadata=to_metadata(headers), timeout=_timeout(timeout_s))
 
     def is_lost(self, status: CallStatus) -> bool:
         """Return True if the connection, and not the server, ended the call.
@@ -223,7 +184,7 @@ def grpc_servers(addresses: Sequence[httpx.URL], *, ca: Path | None = None) -> l
     return [GrpcServer(url=str(address), channel=_channel(address, ca)) for address in addresses]
 
 
-def _status(
+def status_in(
     code: grpc.StatusCode, text: str | None, trailers: Iterable[tuple[str, str | bytes]]
 ) -> CallStatus:
     number: int = code.value[0]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -113,19 +114,19 @@ async def test_a_call_that_ends_in_the_turn_that_opens_it_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client may send its head and its reset together; the task of the call then never begins."""
-    cancelled: list[ServerStream] = []
-    cancel = ServerStream.cancel
+    opened: list[ServerStream] = []
+    begin = GrpcServer.stream
 
-    def recorded(call: ServerStream) -> None:
-        cancelled.append(call)
-        cancel(call)
+    def recorded(*args: Any, **options: Any) -> ServerStream:
+        opened.append(begin(*args, **options))
+        return opened[-1]
 
-    monkeypatch.setattr(ServerStream, "cancel", recorded)
+    monkeypatch.setattr(GrpcServer, "stream", recorded)
     async with fake_grpc_server(lambda call: None) as fake, stage(fake) as on:
         _, call = on.open()
         call.cancelled()
         await turns()
-        assert (len(cancelled), on.passing._calls) == (1, set())
+        assert ([each.cancelled() for each in opened], on.passing._calls) == ([True], set())
 
 
 async def test_a_server_that_reads_nothing_pauses_the_client() -> None:

@@ -142,9 +142,9 @@ async def test_a_timeout_beyond_grpcio_s_clock_ends_no_call(timeout_s: float) ->
     async with fake_grpc_server(echo) as fake, client(fake.url) as server:
         assert (await exchange(server, silence_s=timeout_s)).status == 200
         stream = server.stream(INFER.decode(), (), timeout_s=timeout_s)
-        await stream.send(b"x")
-        await stream.end_sending()
-        assert await stream.receive() == b"x"
+        await stream.write(b"x")
+        await stream.done_writing()
+        assert await stream.read() == b"x"
 
 
 @pytest.mark.parametrize(
