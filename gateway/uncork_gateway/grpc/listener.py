@@ -44,7 +44,7 @@ class GrpcListener:
         self._starved = Starved(context.pool, self._loop)
         self._server: asyncio.Server | None = None
         self._exiting = asyncio.Event()
-        self._is_forced = asyncio.Event()
+        self._is_forced = False
 
     @property
     def connections(self) -> int:
@@ -77,10 +77,7 @@ class GrpcListener:
         """Accept connections until :meth:`exit`; return when all have ended, or on :meth:`force_exit`."""
         await self.start(listener, tls=tls)
         await self._exiting.wait()
-        ends = [asyncio.create_task(each) for each in (self.drained(), self._is_forced.wait())]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
+        await self.drained()
         self.close()
 
     def change(self, *, max_message_bytes: int, max_connection_age_s: float | None) -> None:
@@ -105,11 +102,12 @@ class GrpcListener:
 
     def force_exit(self) -> None:
         """Let :meth:`serve` return without waiting for connections."""
-        self._is_forced.set()
+        self._is_forced = True
+        self._lost.set()
 
     async def drained(self) -> None:
-        """Wait until all connections have ended."""
-        while self._connections:
+        """Wait until all connections have ended, or for :meth:`force_exit`."""
+        while self._connections and not self._is_forced:
             self._lost.clear()
             await self._lost.wait()
 

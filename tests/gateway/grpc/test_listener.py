@@ -15,7 +15,8 @@ import pytest
 import trustme
 
 from tests.gateway.grpc.http2.peer import Server
-from tests.loops import HANG_S
+from tests.gateway.running import turns
+from tests.loops import HANG_S, until
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 
@@ -82,3 +83,23 @@ async def test_a_tls_handshake_has_the_time_of_a_head(monkeypatch: pytest.Monkey
     assert await reader.read() == b""
     writer.close()
     server.listener.close()
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+async def test_serving_ends_with_the_last_connection_or_by_force(is_forced: bool) -> None:
+    server, bound = Server(), socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(server.listener.serve(bound))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{bound.getsockname()[1]}") as channel:
+        hang: Any = channel.unary_unary("/t.T/Hang")
+        call = hang(b"x")
+        await until(lambda: bool(server.calls and server.calls[0].events))
+        server.listener.exit()
+        await turns()
+        assert not serving.done()
+        if is_forced:
+            server.listener.force_exit()
+        else:
+            server.calls[0].stream.reply(b"late", ())
+            assert await call == b"late"
+        await serving
+    assert server.calls[0].events[-1] == ("cancelled" if is_forced else "end")
