@@ -43,21 +43,19 @@ _MOST_WAITING_BYTES = 1024 * 1024
 _ANSWER_BYTES = 2048
 
 
-class InferStream:
+class InferStream(PlainCall):
     """One call of ModelStreamInfer.
 
     Attributes:
         messages: the number of messages received; the ids of its requests end in theirs.
     """
 
-    takes_one = False
     max_message_bytes = sys.maxsize
 
     def __init__(self, stream: CallStream, head: CallHead, method: InferMethod) -> None:
+        super().__init__(stream, head)
         self.stream = stream
         self.messages = 0
-        self._head = head
-        self._whole = PlainCall(stream, head)
         self._expires_at = time.monotonic() + head.timeout_s
         self._method = method
         self._open: dict[StreamedRequest, None] = {}
@@ -65,7 +63,7 @@ class InferStream:
         self._in_order: deque[StreamedRequest] = deque()
         self._waiting_bytes = 0
         """The bytes of responses that wait for earlier ones; the pool counts them."""
-        self._ended = self._is_over = False
+        self._ended = False
         self._revoked: GatewayError | None = None
 
     # Called by the stream
@@ -104,11 +102,12 @@ class InferStream:
 
     def reject(self, error: GatewayError) -> None:
         """End the stream with an error, and log it. The responses to its other requests are lost."""
-        if not self._is_over:
-            self._leave()
-            self._whole.reject(error)
+        self._leave()
+        super().reject(error)
 
     def cancelled(self) -> None:
+        """Cancel the requests. Each has a line in the log, and the stream none."""
+        self._is_finished = True
         self._leave()
 
     # Called by the requests
@@ -138,13 +137,12 @@ class InferStream:
         if self._open:
             return
         if self._ended:
-            self._is_over = True
+            self._is_finished = True
             self.stream.finish(Code.OK)
         elif self._revoked is not None:
             self.reject(self._revoked)
 
     def _leave(self) -> None:
-        self._is_over = True
         requests, self._open = list(self._open), {}
         self._in_order.clear()
         self._count_waiting(-self._waiting_bytes)

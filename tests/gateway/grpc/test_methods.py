@@ -137,6 +137,10 @@ async def test_every_call_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptu
             waiting, _ = stage.open(LIVE, connection=connection)
             waiting.cancelled()
             waiting.end_received()
+            # The requests of a stream have lines of their own.
+            streaming, _ = stage.open(STREAM_INFER, connection=connection)
+            streaming.cancelled()
+            streaming.reject(BadRequest("too late"))
 
     lines = [record.getMessage() for record in caplog.records if record.name == "uncork.access"]
     assert [line.split()[1:3] for line in lines] == [
