@@ -13,26 +13,11 @@ WINDOW_BYTES = 2**20
 _LOW_WINDOW_BYTES = WINDOW_BYTES // 2
 
 
-class _Nobody:
-    """Replaces the call of a stream whose call has ended, to break the reference cycle between them."""
-
-    takes_one = False
-    max_message_bytes = 0
-
-    def message_received(self, message: bytes) -> None: ...
-    def end_received(self) -> None: ...
-    def reject(self, error: GatewayError) -> None: ...
-    def cancelled(self) -> None: ...
-
-
-_NOBODY: Call = _Nobody()
-
-
 class Stream(Outgoing):
     """One HTTP/2 stream: a :class:`CallStream` for its call.
 
     Attributes:
-        call: receives the messages, until the call has ended.
+        call: receives the messages; None once it has ended, to break the reference cycle between them.
         receive_window: the bytes of DATA that the client may send.
         reader: reads messages; None while each message has come in a frame of its own.
         received_bytes: the total bytes of DATA received.
@@ -57,7 +42,7 @@ class Stream(Outgoing):
         self, connection: StreamConnection, number: int, lane: int, head: CallHead, *, window: int
     ) -> None:
         super().__init__(connection, number, head.request_id or new_request_id(), window=window)
-        self.call = _NOBODY
+        self.call: Call | None = None
         self.lane = lane
         self.receive_window = WINDOW_BYTES
         self.reader: MessageReader | None = None
@@ -80,9 +65,9 @@ class Stream(Outgoing):
             self.is_half_closed = True
         elif self.receive_window < _LOW_WINDOW_BYTES and not self.is_paused:
             self.connection.widen(self.number)
-        if not self.is_open or self._is_rejected:
-            return
         call = self.call
+        if call is None or self._is_rejected:
+            return
         must_wait = self.is_paused or (call.takes_one and not ends)
         if self.reader is None and size >= PREFIX_BYTES and not must_wait:
             flag, length = PREFIX.unpack_from(data)
@@ -91,9 +76,9 @@ class Stream(Outgoing):
                     self.connection.turn.left -= MESSAGE_WORK
                 call.message_received(data[PREFIX_BYTES:])
                 if ends and self.is_open:
-                    self.call.end_received()
+                    call.end_received()
                 return
-        self._read(data, ends=ends)
+        self._read(call, data, ends=ends)
 
     def end(self) -> None:
         """Handle the end of the client's side, in a frame without DATA.
@@ -103,18 +88,15 @@ class Stream(Outgoing):
         """
         self.data_received(b"", ends=True)
 
-    def _read(self, data: bytes, *, ends: bool) -> None:
+    def _read(self, call: Call, data: bytes, *, ends: bool) -> None:
         reader = self.reader
         if reader is None:
-            if not (data or self.call.takes_one or self.is_paused):
+            if not (data or call.takes_one or self.is_paused):
                 if ends:
-                    self.call.end_received()
+                    call.end_received()
                 return
             reader = self.reader = MessageReader(
-                self,
-                self.connection.pool,
-                encoding=self._head.encoding,
-                takes_one=self.call.takes_one,
+                self, self.connection.pool, encoding=self._head.encoding, takes_one=call.takes_one
             )
         reader.feed(data)
         if ends:
@@ -122,6 +104,7 @@ class Stream(Outgoing):
 
     @property
     def max_message_bytes(self) -> int:
+        assert self.call is not None
         return min(self.connection.limits.max_message_bytes, self.call.max_message_bytes)
 
     def _check_length(self, *, ends: bool) -> None:
@@ -132,7 +115,7 @@ class Stream(Outgoing):
     @property
     def is_incomplete(self) -> bool:
         """True if the client must send the rest of a message, or the end of a call that takes one message."""
-        if self.is_paused:
+        if self.is_paused or self.call is None:
             return False
         if self.call.takes_one:
             return not self.is_half_closed
@@ -149,14 +132,14 @@ class Stream(Outgoing):
         return is_low and not (self.is_inflating or self.is_paused)
 
     def message_complete(self, message: bytes) -> None:
-        if self.is_open:
-            self._charge_message()
-            self.call.message_received(message)
+        call = self.call
+        if call is not None:
+            if not call.takes_one:
+                self._charge_message()
+            call.message_received(message)
 
     def _charge_message(self) -> None:
         """Charge a message to the turn; leave later messages for another turn if this one is used up."""
-        if self.call.takes_one:
-            return
         turn = self.connection.turn
         turn.left -= MESSAGE_WORK
         if turn.left <= 0 and not self._is_behind:
@@ -174,12 +157,12 @@ class Stream(Outgoing):
         return self.is_paused or self._is_behind
 
     def messages_end(self) -> None:
-        if self.is_open:
+        if self.call is not None:
             self.call.end_received()
 
     def give_up(self, error: GatewayError) -> None:
         """End the call with an error that the client caused."""
-        if self.is_open and not self._is_rejected:
+        if self.call is not None and not self._is_rejected:
             self._is_rejected = True
             if self.reader is not None:
                 self.reader.close()
@@ -208,10 +191,7 @@ class Stream(Outgoing):
 
     def _stop_reading(self) -> None:
         self.is_open = False
-        self.call = _NOBODY
-        self._close_reader()
-
-    def _close_reader(self) -> None:
+        self.call = None
         if self.reader is not None:
             self.reader.close()
             self.reader = None
@@ -219,10 +199,7 @@ class Stream(Outgoing):
     def cancel(self) -> None:
         """Drop all data, and notify the call: the client has gone, or the stream is reset."""
         self._drop()
-        if not self.is_open:
-            self._close_reader()
-            return
         call = self.call
         self._stop_reading()
-        if not self._is_rejected:
+        if call is not None and not self._is_rejected:
             call.cancelled()
