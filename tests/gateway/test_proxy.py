@@ -18,6 +18,7 @@ from tests.gateway.proxy_stage import (
     doubles,
     error,
     infer,
+    merging,
     predictions,
     proxy,
     rows_body,
@@ -68,14 +69,16 @@ PASSED = [
     ("auto", b"/v2/repository/models/m/load", ROWS),
     ("auto", b"/", ROWS),
     ("auto", b"/readyz", ROWS),
+    # Names of models that cannot be shown.
+    *[("auto", b"/v1/models/%b:predict" % name, ROWS) for name in (b"%1b", b"a" * 257, b"(unknown)")],
+    ("auto", b"/v1/models/%28unknown%29:predict", ROWS),
 ]
 
 
 @pytest.mark.parametrize(("protocol", "target", "body"), MERGED)
 async def test_predictions_are_merged(protocol: Any, target: bytes, body: bytes) -> None:
     """The path decides; the target is sent unchanged."""
-    model = Model(dumb)
-    async with served(model) as url, proxy(url, protocol=protocol) as on:
+    async with merging(dumb, protocol=protocol) as (on, model):
         reply = await on.ask(body, target).reply()
 
         assert (reply.status, reply.headers["x-batch-size"]) == (200, "1")
@@ -85,8 +88,8 @@ async def test_predictions_are_merged(protocol: Any, target: bytes, body: bytes)
 @pytest.mark.parametrize(("protocol", "target", "body"), PASSED)
 async def test_other_requests_are_passed_through(protocol: Any, target: bytes, body: bytes) -> None:
     """Also those of other protocols, with unchanged bodies."""
-    model = Model(lambda call: Reply(b"anything", 200, ((b"content-length", b"8"),)))
-    async with served(model) as url, proxy(url, protocol=protocol) as on:
+    answer = Reply(b"anything", 200, ((b"content-length", b"8"),))
+    async with merging(lambda call: answer, protocol=protocol) as (on, model):
         reply = await on.ask(body, target).reply()
 
         assert (reply.status, reply.body) == (200, b"anything")
@@ -96,8 +99,7 @@ async def test_other_requests_are_passed_through(protocol: Any, target: bytes, b
 
 async def test_the_proxy_itself_tells_its_methods() -> None:
     """``*`` is no path of a model server."""
-    model = Model(lambda call: Reply(b"", 200, ((b"allow", b"POST"),)))
-    async with served(model) as url, proxy(url) as on:
+    async with merging(lambda call: Reply(b"", 200, ((b"allow", b"POST"),))) as (on, model):
         own = await on.http.request("OPTIONS", "/", extensions={"target": b"*"})
         of_server = await on.http.request("OPTIONS", "/v2")
 
@@ -117,7 +119,7 @@ async def test_the_proxy_itself_tells_its_methods() -> None:
 )
 async def test_only_kserve_s_answers_name_their_batch(protocol: Any, target: bytes, names: list[str]) -> None:
     """TensorFlow Serving's replies have no field for it."""
-    async with served(Model(doubles)) as url, proxy(url, protocol=protocol) as on:
+    async with merging(protocol=protocol) as (on, _):
         reply = await on.ask(ROWS, target).reply()
 
         assert list(json.loads(reply.body)) == names
@@ -130,8 +132,7 @@ def knows_m(call: Call) -> Reply:
 
 async def test_names_that_clients_invent_leave_no_trace() -> None:
     """They are not in /metrics or /status; their requests are merged and counted under one name."""
-    model = Model(knows_m)
-    async with served(model) as url, proxy(url) as on:
+    async with merging(knows_m) as (on, _):
         for number in range(50):
             target = b"/v1/models/invented-%d:predict" % number
             replies = await on.replies([on.ask(ROWS, target), on.ask(ROWS, target), on.ask(ROWS)])
@@ -145,25 +146,11 @@ async def test_names_that_clients_invent_leave_no_trace() -> None:
         assert status["apis"][1]["requests"] == {"404": 100}
 
 
-async def test_no_number_of_models_keeps_a_new_one_from_being_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_cannot_be_merged_uses_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new model replaces the one that was idle longest, in the counts too."""
     monkeypatch.setattr(known_models, "_MOST", 2)
 
-    model = Model(dumb)
-    async with served(model) as url, proxy(url) as on:
-        for name in (b"a", b"b", b"c", b"d", b"a?x=1", b"a", b"c", b"b"):
-            path, _, query = name.partition(b"?")
-            reply = await on.ask(ROWS, b"/v1/models/%b:predict?%b" % (path, query)).reply()
-            assert (reply.status, "x-batch-id" in reply.headers) == (200, True)
-
-        status = (await on.http.get("/status")).json()
-        assert [api["name"] for api in status["apis"]] == ["b", "c", "(unknown)"]
-
-
-async def test_a_request_that_cannot_be_merged_uses_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_models, "_MOST", 2)
-
-    async with served(Model(dumb)) as url, proxy(url) as on:
+    async with merging(dumb) as (on, _):
         for name, body in ((b"a", TENSORS), (b"b", TENSORS), (b"a", ALONE), (b"c", TENSORS)):
             assert (await on.ask(body, b"/v2/models/%b/infer" % name).reply()).status == 200
 
@@ -175,8 +162,7 @@ async def test_a_model_that_nobody_asks_for_is_forgotten(monkeypatch: pytest.Mon
     """It disappears from /metrics and /status; its next request is merged as the first was."""
     monkeypatch.setattr(known_models, "_IDLE_S", 0.0)
 
-    model = Model(doubles)
-    async with served(model) as url, proxy(url) as on:
+    async with merging() as (on, _):
         for _ in range(2):
             assert predictions(await on.ask(ROWS).reply()) == [2]
             await turns()
@@ -185,22 +171,12 @@ async def test_a_model_that_nobody_asks_for_is_forgotten(monkeypatch: pytest.Mon
             assert [api["name"] for api in apis] == ["(unknown)"]
 
 
-@pytest.mark.parametrize("name", [b"%1b", b"a" * 257, b"(unknown)", b"%28unknown%29"])
-async def test_names_that_cannot_be_shown_are_passed_through(name: bytes) -> None:
-    model = Model(lambda call: Reply(b'{"predictions":[1]}', 200, ((b"content-length", b"19"),)))
-    async with served(model) as url, proxy(url) as on:
-        reply = await on.ask(ROWS, b"/v1/models/%b:predict" % name).reply()
-
-        assert (reply.status, "x-batch-id" in reply.headers) == (200, False)
-
-
 # Holds, calls, refusals
 
 
 async def test_a_request_is_held_no_longer_than_is_said() -> None:
     """This holds for any policy; without the bound the policy would wait for a full call."""
-    model = Model(doubles)
-    async with served(model) as url, proxy(url, policy="fixed:3600000", max_hold_s=0.01) as on:
+    async with merging(policy="fixed:3600000", max_hold_s=0.01) as (on, _):
         assert predictions(await on.ask(ROWS).reply()) == [2]
 
 
@@ -246,9 +222,7 @@ async def test_without_a_healthy_server_it_is_503(target: bytes, body: bytes, te
 
 async def test_what_is_held_at_the_end_is_answered() -> None:
     """At once and in one call. Later requests are refused; the drain ends with the last reply."""
-    model = Model(doubles)
-    settings: dict[str, Any] = {"policy": "fixed:3600000", "max_hold_s": 3600}
-    async with served(model) as url, proxy(url, **settings) as on:
+    async with merging(policy="fixed:3600000", max_hold_s=3600) as (on, model):
         model.gate.clear()
         callers = [on.ask(rows_body(1)), on.ask(rows_body(2))]
         await turns()
@@ -286,29 +260,9 @@ async def test_a_proxy_is_ready_while_a_server_is_healthy(path: str) -> None:
             assert message.startswith(f"no server is healthy: {ill.url}: ")
 
 
-async def test_servers_that_fail_their_health_check_get_nothing() -> None:
-    """The fault names their answer; healthy servers get all calls."""
-
-    def script(call: Call) -> Reply:
-        return Reply(b"", 500) if call.target == b"/v2/health/ready" else doubles(call)
-
-    model = Model(doubles)
-    model.script = lambda call: Reply(b"") if call.target == b"/v2/health/ready" else doubles(call)
-    ill = Model(script)
-    async with (
-        served(model) as url,
-        served(ill) as other,
-        proxy(url, other, health_path="/v2/health/ready") as on,
-    ):
-        await ill.called(1)
-        await on.replies([on.ask(rows_body(row)) for row in range(3)])
-
-        assert {call.target for call in ill.calls} == {b"/v2/health/ready"}
-
-
 async def test_metrics_are_by_model() -> None:
     """Counts, rows in calls, and slots. A model has its own from its first answer on."""
-    async with served(Model(doubles)) as url, proxy(url, concurrency=3) as on:
+    async with merging(concurrency=3) as (on, _):
         await on.ask(rows_body(0)).reply()
         await on.replies([on.ask(rows_body(1, 2)), on.ask(rows_body(3)), on.ask(b"{")])
         await turns()

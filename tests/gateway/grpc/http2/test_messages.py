@@ -200,15 +200,6 @@ def test_any_messages_cut_anywhere(messages: list[tuple[bytes, bool]], cuts: lis
     assert run(received()) == [*(body for body, _ in messages), "end"]
 
 
-async def test_the_limit_changes_on_an_open_connection() -> None:
-    limits = replace(LIMITS, max_message_bytes=1000)
-    peer = Peer(Server(limits=limits))
-    assert peer.ask(bytes(500)).status == 0
-    limits.max_message_bytes = 100
-    assert peer.ask(bytes(500)).status == 8
-    assert peer.ask(bytes(100)).status == 0
-
-
 ONE = b"/t.T/One"
 
 
