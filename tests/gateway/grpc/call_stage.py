@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.gateway_stage import GatewayStage, gateway
-from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream, opened
 from tests.gateway.running import turns
-from uncork_gateway.grpc.interfaces import Call, CallHead
+from uncork_gateway.grpc.interfaces import Call
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.headers import Header
 from uncork_workers.wire.schema import ServiceDescription
@@ -34,10 +34,8 @@ class CallStage:
     def open(
         self, path: bytes, *, connection: FakeConnection | None = None, **head: Any
     ) -> tuple[Call, FakeStream]:
-        open_call = self.on.gateway.front_end.open_call
-        assert open_call is not None
         stream = FakeStream(connection=connection or FakeConnection())
-        return open_call(stream, CallHead(path, **head)), stream
+        return opened(self.on.gateway.front_end, path, stream, **head)
 
     def ask(self, *messages: bytes, path: bytes = INFER, **head: Any) -> tuple[Call, FakeStream]:
         """Open a call, and send all its messages."""

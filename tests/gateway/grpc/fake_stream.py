@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from uncork_gateway.grpc.interfaces import CallConnection
+from uncork_gateway.front_end import FrontEnd
+from uncork_gateway.grpc.interfaces import Call, CallConnection, CallHead
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header
 from uncork_gateway.interfaces import BodyPool
@@ -106,3 +107,12 @@ class FakeStream:
     async def _change(self) -> None:
         self._news.clear()
         await self._news.wait()
+
+
+def opened(
+    front_end: FrontEnd, path: bytes, stream: FakeStream | None = None, **head: Any
+) -> tuple[Call, FakeStream]:
+    """Open a call of a gateway or a proxy."""
+    assert front_end.open_call is not None
+    stream = stream or FakeStream()
+    return front_end.open_call(stream, CallHead(path, **head)), stream

@@ -298,9 +298,10 @@ class Peer:
         """Send a unary call, or only its head without a body; returns the number of its stream."""
         number = self.h2.get_next_available_stream_id()
         self.h2.send_headers(number, headers(path, *more))
-        if body is not None:
-            self.h2.send_data(number, message(body), end_stream=True)
-        self.sync()
+        if body is None:
+            self.sync()
+        else:
+            assert not self.upload(number, message(body), ends=True)
         return number
 
     def answer(self, number: int) -> Answer:

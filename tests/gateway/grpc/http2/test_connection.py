@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.grpc.http2.peer import (
     START,
+    Answer,
     EchoCall,
     Peer,
     Server,
@@ -55,9 +56,8 @@ async def test_a_unary_call() -> None:
 @pytest.mark.parametrize("size", [0, 1, 16_378, 16_379, 16_380, 65_530, 65_531, 999_999])
 async def test_messages_of_any_size(size: int) -> None:
     peer = Peer(Server())
-    number = peer.call(None)
     body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-    assert not peer.upload(number, message(body), ends=True)
+    number = peer.call(body)
 
     assert peer.answer(number).messages == [body]
     assert peer.answer(number).status == 0
@@ -156,7 +156,7 @@ async def test_a_cancelled_call_is_told_so_once() -> None:
 
     assert call.events[-1:] == ["cancelled"]
     assert call.events.count("cancelled") == 1
-    assert number not in peer.answers
+    assert peer.answer(number) == Answer()
 
 
 async def test_a_call_is_answered_once() -> None:
@@ -276,9 +276,7 @@ async def test_streams_take_turns() -> None:
     peer.opens_windows = False
     peer.h2.update_settings({frames.INITIAL_WINDOW_SIZE: 10_000_000})
     peer.sync()
-    large, small = peer.call(None), peer.call(None)
-    peer.upload(large, message(b"l" * 900_000), ends=True)
-    peer.upload(small, message(b"s" * 50_000), ends=True)
+    large, small = peer.call(b"l" * 900_000), peer.call(b"s" * 50_000)
     assert len(peer.answer(large).data) == 65_535
     assert not peer.answer(small).data
     for _ in range(100):
@@ -455,8 +453,7 @@ async def test_drain_waits_for_what_the_client_has_not_read() -> None:
     server = Server()
     peer = Peer(server)
     peer.opens_windows = False
-    number = peer.call(None)
-    peer.upload(number, message(b"x" * 100_000), ends=True)
+    number = peer.call(b"x" * 100_000)
     server.listener.drain()
     await asyncio.sleep(1)
     assert not peer.wire.ended

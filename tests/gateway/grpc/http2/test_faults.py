@@ -577,12 +577,9 @@ async def test_a_client_that_opens_small_windows_for_a_large_answer() -> None:
     peer = Peer(Server())
     peer.h2.update_settings({frames.INITIAL_WINDOW_SIZE: 4096})
     peer.sync()
-    number = peer.call(None)
-    peer.upload(number, message(bytes(999_000)), ends=True)
+    number = peer.call(bytes(999_000))
     for _ in range(10):
-        other = peer.call(None)
-        peer.upload(other, message(bytes(20_000)), ends=True)
-        assert peer.answer(other).status == 0
+        assert peer.ask(bytes(20_000)).status == 0
     assert peer.answer(number).messages == [bytes(999_000)]
 
 

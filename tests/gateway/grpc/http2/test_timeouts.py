@@ -207,8 +207,7 @@ async def test_far_too_many_large_messages_are_refused() -> None:
 async def test_a_client_that_does_not_open_its_window_loses_the_answer() -> None:
     peer = Peer(serving())
     peer.opens_windows = False
-    number = peer.call(None)
-    peer.upload(number, message(bytes(100_000)), ends=True)
+    number = peer.call(bytes(100_000))
     await asyncio.sleep(25)
     peer.sync()
     assert peer.answer(number).reset is None
@@ -222,8 +221,7 @@ async def test_a_client_that_does_not_open_its_window_loses_the_answer() -> None
 async def test_a_client_that_reads_slowly_gets_its_answer() -> None:
     peer = Peer(serving())
     peer.opens_windows = False
-    number = peer.call(None)
-    peer.upload(number, message(bytes(100_000)), ends=True)
+    number = peer.call(bytes(100_000))
     while not peer.answer(number).is_ended:
         await asyncio.sleep(20)
         for window in (None, number):
@@ -232,16 +230,21 @@ async def test_a_client_that_reads_slowly_gets_its_answer() -> None:
     assert peer.answer(number).messages == [bytes(100_000)]
 
 
-async def test_a_client_that_reads_nothing_is_cut_off() -> None:
-    """Nothing is written while the transport is paused, and after a while the connection ends."""
-    server = serving()
-    peer = Peer(server)
+def reading_nothing() -> Peer:
+    """A client that stops to read, although its windows are large."""
+    peer = Peer(serving())
     peer.h2.update_settings({frames.INITIAL_WINDOW_SIZE: 2**30})
     peer.h2.increment_flow_control_window(2**30)
     peer.sync()
     peer.wire.stops_reading_after = 0
+    return peer
+
+
+async def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    """Nothing is written while the transport is paused, and after a while the connection ends."""
+    peer = reading_nothing()
     for _ in range(3):
-        peer.upload(peer.call(None), message(bytes(900_000)), ends=True)
+        peer.call(bytes(900_000))
     written = len(peer.wire.received)
     assert written < 1_500_000
     peer.wire.send(frames.frame(frames.PING, 0, 0, bytes(8)))
@@ -256,13 +259,8 @@ async def test_a_client_that_reads_nothing_is_cut_off() -> None:
 
 
 async def test_a_client_that_reads_again_gets_everything() -> None:
-    peer = Peer(serving())
-    peer.h2.update_settings({frames.INITIAL_WINDOW_SIZE: 2**30})
-    peer.h2.increment_flow_control_window(2**30)
-    peer.sync()
-    peer.wire.stops_reading_after = 0
-    number = peer.call(None)
-    peer.upload(number, message(bytes(900_000)), ends=True)
+    peer = reading_nothing()
+    number = peer.call(bytes(900_000))
     for _ in range(10):
         await asyncio.sleep(20)
         peer.wire.unread //= 2  # It reads a little.

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from tests.gateway.grpc.fake_stream import FakeStream
+from tests.gateway.grpc.fake_stream import opened
 from tests.gateway.grpc.proxy.fake_grpc_server import Call, Reply, fake_grpc_server, ok
 from tests.gateway.grpc.proxy.models import (
     BAD,
@@ -29,7 +29,6 @@ from tests.gateway.grpc.proxy.proxy_stage import TOGETHER, Answer, grpc_proxy, m
 from tests.gateway.running import turns
 from tests.loops import HANG_S, until
 from uncork_gateway.auth import ApiKeys
-from uncork_gateway.grpc.interfaces import CallHead
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.proxy import Proxy, ProxySettings
@@ -177,10 +176,8 @@ async def test_callers_with_other_credentials_do_not_share_a_call() -> None:
 
 async def test_metadata_that_cannot_be_sent_on_fails_no_call_of_others() -> None:
     async with merging(max_batch_rows=1) as (on, fake):
-        stream = FakeStream()
-        head = CallHead(INFER.encode(), metadata=((b"traceparent", b"\xff"),))
-        assert on.proxy.front_end.open_call is not None
-        call = on.proxy.front_end.open_call(stream, head)
+        metadata = ((b"traceparent", b"\xff"),)
+        call, stream = opened(on.proxy.front_end, INFER.encode(), metadata=metadata)
         call.message_received(infer(1))
         call.end_received()
         assert (stream.code, stream.text[:27]) == (Code.INVALID_ARGUMENT, "the metadata 'traceparent' ")
@@ -231,20 +228,25 @@ async def test_api_keys_are_required_for_all_that_reaches_a_server() -> None:
 async def test_a_revoked_key_ends_the_calls_that_pass_through() -> None:
     """So does a health watch of a model, which the servers answer, but not one that the proxy answers."""
     async with merging(keys=ApiKeys([KEY.encode()])) as (on, fake):
-        open_call = on.proxy.front_end.open_call
-        assert open_call is not None
-        streams = [FakeStream() for _ in range(3)]
         metadata = ((b"x-api-key", KEY.encode()),)
-        paths = (b"/some.Service/Method", None), (WATCH.encode(), NAMED), (WATCH.encode(), b"")
-        opened = []
-        for stream, (path, question) in zip(streams, paths, strict=True):
-            opened.append(open_call(stream, CallHead(path, metadata=metadata)))
-            if question is not None:
-                opened[-1].message_received(question)
+        paths = (b"/some.Service/Method", WATCH.encode(), WATCH.encode())
+        calls = [opened(on.proxy.front_end, path, metadata=metadata) for path in paths]
+        for (call, _), question in zip(calls, (b"any", NAMED, b""), strict=True):
+            call.message_received(question)
         keys = ApiKeys([b"another-key-of-the-tests"])
         on.proxy.change([fake.url], ProxySettings(policy="fixed:0", grpc=True, keys=keys))
-        assert [stream.code for stream in streams] == [Code.UNAUTHENTICATED, Code.UNAUTHENTICATED, None]
-        opened[-1].cancelled()
+        codes = [stream.code for _, stream in calls]
+        assert codes == [Code.UNAUTHENTICATED, Code.UNAUTHENTICATED, None]
+
+
+async def test_a_stop_ends_the_watches_that_the_proxy_answers() -> None:
+    """Streams of servers go on."""
+    async with merging() as (on, _):
+        watch, watched = opened(on.proxy.front_end, WATCH.encode())
+        watch.message_received(b"")
+        _, passing = opened(on.proxy.front_end, b"/some.Service/Method")
+        on.proxy.front_end.give_up()
+        assert (watched.code, passing.code) == (Code.UNAVAILABLE, None)
 
 
 async def test_the_proxy_answers_for_its_own_health() -> None:

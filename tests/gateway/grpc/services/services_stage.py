@@ -10,8 +10,8 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 
 from tests.gateway.gateway_stage import GatewayStage, gateway
-from tests.gateway.grpc.fake_stream import FakeStream
-from uncork_gateway.grpc.interfaces import Call, CallHead
+from tests.gateway.grpc.fake_stream import FakeStream, opened
+from uncork_gateway.grpc.interfaces import Call
 from uncork_gateway.grpc.messages import POOL, message
 from uncork_gateway.grpc.statuses import Code
 
@@ -37,9 +37,7 @@ class ServicesStage:
         self.on = on
 
     def open(self, path: str) -> tuple[Call, FakeStream]:
-        open_call, stream = self.on.gateway.front_end.open_call, FakeStream()
-        assert open_call is not None
-        return open_call(stream, CallHead(path.encode())), stream
+        return opened(self.on.gateway.front_end, path.encode())
 
     def _call(self, path: str, **fields: Any) -> FakeStream:
         call, stream = self.open(path)
