@@ -3,20 +3,20 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pool
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from uncork_gateway.errors import BadRequest
 from uncork_gateway.grpc.messages import POOL, SERVICES, message, parse
 from uncork_gateway.grpc.protocols.values import varint
 
 ROOT = Path(__file__).parents[3]
+DEFINITIONS = "gateway/uncork_gateway/grpc/messages.binpb"
 # Modules that register the definitions in protobuf's default pool.
 TRITON, HEALTH, REFLECTION = (
     "tritonclient.grpc.service_pb2",
@@ -49,21 +49,8 @@ PARTIAL = {
 Facts = dict[str, dict[str, Any]]
 
 
-def files(pool: Any, *names: str) -> Iterator[FileDescriptorProto]:
-    """The files of these names and those that they import, each once."""
-    waiting, seen = list(names), set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        file = FileDescriptorProto.FromString(pool.FindFileByName(name).serialized_pb)
-        waiting += file.dependency
-        yield file
-
-
-def facts(found: Iterator[FileDescriptorProto], renamed: tuple[str, str] = ("", "")) -> Facts:
-    """What messages, enums and services have, by their full names.
+def facts(pool: Any, *names: str, renamed: tuple[str, str] = ("", "")) -> Facts:
+    """What messages, enums and services have, by their full names, in files and those that they import.
 
     A field is its number, type, label and oneof. ``renamed`` is a part of packages and its replacement.
     """
@@ -72,64 +59,58 @@ def facts(found: Iterator[FileDescriptorProto], renamed: tuple[str, str] = ("", 
         return name.removeprefix(".").replace(*renamed, 1)
 
     known: Facts = {}
-
-    def add_enum(scope: str, enum: Any) -> None:
-        known[f"{scope}.{enum.name}"] = {value.name: value.number for value in enum.value}
-
-    def add_message(scope: str, each: Any) -> None:
-        name = f"{scope}.{each.name}"
-        known[name] = {
+    files = [pool.FindFileByName(name) for name in names]
+    messages: list[Any] = []
+    enums: list[Any] = []
+    for file in files:  # which grows
+        files += [each for each in file.dependencies if each not in files]
+        assert FileDescriptorProto.FromString(file.serialized_pb).syntax == "proto3"
+        messages += file.message_types_by_name.values()
+        enums += file.enum_types_by_name.values()
+        for service in file.services_by_name.values():
+            known[full(service.full_name)] = {
+                method.name: (
+                    full(method.input_type.full_name),
+                    full(method.output_type.full_name),
+                    method.client_streaming,
+                    method.server_streaming,
+                )
+                for method in service.methods
+            }
+    for kind in messages:  # which grows
+        messages += kind.nested_types
+        enums += kind.enum_types
+        proto = DescriptorProto()
+        kind.CopyToProto(proto)
+        known[full(kind.full_name)] = {
             field.name: (
                 field.number,
                 field.type,
                 full(field.type_name),
                 field.label,
-                each.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") else None,
+                proto.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") else None,
                 field.options.packed if field.options.HasField("packed") else True,
-                each.options.map_entry,
+                proto.options.map_entry,
             )
-            for field in each.field
+            for field in proto.field
         }
-        for nested in each.nested_type:
-            add_message(name, nested)
-        for enum in each.enum_type:
-            add_enum(name, enum)
-
-    for file in found:
-        assert file.syntax == "proto3"
-        package = full(file.package)
-        for each in file.message_type:
-            add_message(package, each)
-        for enum in file.enum_type:
-            add_enum(package, enum)
-        for service in file.service:
-            known[f"{package}.{service.name}"] = {
-                method.name: (
-                    full(method.input_type),
-                    full(method.output_type),
-                    method.client_streaming,
-                    method.server_streaming,
-                )
-                for method in service.method
-            }
+    for enum in enums:
+        known[full(enum.full_name)] = {value.name: value.number for value in enum.values}
     return known
-
-
-def file_of(service: str) -> str:
-    name: str = POOL.FindServiceByName(service).file.name
-    return name
 
 
 def ours(prefix: str) -> Facts:
     """The facts of the services whose names begin so."""
-    names = [file_of(service) for service in SERVICES if service.startswith(prefix)]
+    services = [service for service in SERVICES if service.startswith(prefix)]
+    names = [POOL.FindServiceByName(service).file.name for service in services]
     assert names
-    return facts(files(POOL, *names))
+    return facts(POOL, *names)
 
 
-def of_modules(*modules: str) -> Iterator[FileDescriptorProto]:
+def theirs(*modules: str, renamed: tuple[str, str] = ("", "")) -> Facts:
+    """The facts of the files from which modules were generated."""
     names = [import_module(module).DESCRIPTOR.name for module in modules]
-    return files(descriptor_pool.Default(), *names)
+    return facts(descriptor_pool.Default(), *names, renamed=renamed)
 
 
 def assert_same(own: Facts, other: Facts) -> None:
@@ -149,37 +130,35 @@ def test_the_definitions_are_compiled(tmp_path: Path) -> None:
     environment = {**os.environ, "VENV": sys.prefix}
     subprocess.run([ROOT / "scripts/build", "messages", compiled], check=True, env=environment)
 
-    committed = ROOT / "gateway/uncork_gateway/grpc/messages.binpb"
+    committed = ROOT / DEFINITIONS
     assert compiled.read_bytes() == committed.read_bytes(), "run scripts/build messages"
 
 
 def test_inference_is_what_tritons_client_has() -> None:
-    assert_same(ours("inference."), facts(of_modules(TRITON)))
+    assert_same(ours("inference."), theirs(TRITON))
 
 
 def test_health_is_what_grpcs_own_package_has() -> None:
-    assert ours("grpc.health.") == facts(of_modules(HEALTH))
+    assert ours("grpc.health.") == theirs(HEALTH)
 
 
 def test_reflection_is_what_grpcs_own_package_has() -> None:
     """Its two versions differ only in their names."""
-    other = of_modules(REFLECTION)
-
-    assert ours("grpc.reflection.v1alpha.") == facts(other)
-    assert ours("grpc.reflection.v1.") == facts(of_modules(REFLECTION), ("v1alpha", "v1"))
+    assert ours("grpc.reflection.v1alpha.") == theirs(REFLECTION)
+    assert ours("grpc.reflection.v1.") == theirs(REFLECTION, renamed=("v1alpha", "v1"))
 
 
 def test_tensorflow_is_what_openvinos_client_has() -> None:
-    assert_same(ours("tensorflow."), facts(of_modules(*TENSORFLOW), ("ovmsclient", "tensorflow")))
+    assert_same(ours("tensorflow."), theirs(*TENSORFLOW, renamed=("ovmsclient", "tensorflow")))
 
 
 def test_nothing_is_registered_in_the_default_pool() -> None:
     """Triton's client must be importable beside the gateway, in any order, and so must others' stubs."""
-    names = sorted({file.name for service in SERVICES for file in files(POOL, file_of(service))})
+    defined = FileDescriptorSet.FromString((ROOT / DEFINITIONS).read_bytes()).file
     code = f"""
 from google.protobuf import descriptor_pool
 import uncork_gateway.grpc.messages
-for name in {[name for name in names if not name.startswith("google/")]}:
+for name in {[file.name for file in defined]}:
     try:
         descriptor_pool.Default().FindFileByName(name)
     except KeyError:
