@@ -106,9 +106,11 @@ async def test_new_connections_end_no_response() -> None:
         assert await asking == [4]
 
 
-async def test_the_former_servers_serve_until_then() -> None:
+@pytest.mark.parametrize("changes", [1, 2])
+async def test_the_former_servers_serve_until_then(changes: int) -> None:
     async with merging() as (on, _):
-        on.proxy.change(["http://127.0.0.1:1"], SETTINGS)
+        for rows in range(1, 1 + changes):
+            on.proxy.change(["http://127.0.0.1:1"], settings(max_batch_rows=rows))
         await turns()
 
         assert await ask(on, 1) == [2]
@@ -116,16 +118,6 @@ async def test_the_former_servers_serve_until_then() -> None:
         on.proxy.change([model_url := urls_of(on)[-1]], SETTINGS)
         assert await ask(on, 2) == [4]
         assert urls_of(on) == [model_url]
-
-
-async def test_the_former_servers_outlast_a_second_change() -> None:
-    async with merging() as (on, _):
-        for rows in (8, 4):
-            on.proxy.change(["http://127.0.0.1:1"], settings(max_batch_rows=rows))
-        await turns()
-
-        assert (await on.http.get("/readyz")).status_code == 200
-        assert await ask(on, 1) == [2]
 
 
 async def test_servers_that_stay_keep_their_health_and_their_calls() -> None:
