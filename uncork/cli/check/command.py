@@ -62,12 +62,12 @@ def check(
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-    verdict = judge(figures)
-    code = write_files("check", json, partial(as_json, figures, verdict))
+    findings = judge(figures)
+    code = write_files("check", json, partial(as_json, figures, findings))
     if json != "-":
-        show(text(figures, verdict))
+        show(text(figures, findings))
     fatal = ("error", "warning") if strict else ("error",)
-    raise typer.Exit(1 if any(one.severity in fatal for one in verdict.all) else code)
+    raise typer.Exit(1 if any(one.severity in fatal for one in findings) else code)
 
 
 def _plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:

@@ -19,11 +19,14 @@ class Finding(NamedTuple):
     Attributes:
         severity: error: does not work; warning: works badly; note: worth knowing.
         api: the API that it concerns; empty for all.
+        service: the service that it concerns; empty for the only one without a name, and for what all
+            services need together.
     """
 
     severity: Severity
     advice: Advice
     api: str = ""
+    service: str = ""
 
 
 Findings = Iterator[Finding]

@@ -1,8 +1,7 @@
 """The findings that follow from figures; pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from uncork.cli.check.apis import judge_api
 from uncork.cli.check.figures import ApiFigures, Figures, Finding, Findings, Plan, error, warning
@@ -12,36 +11,13 @@ _ORDER = ("error", "warning", "note")
 _LOCAL = ("127.", "::1", "localhost")
 
 
-class Verdict(NamedTuple):
-    """All findings, the worst first.
-
-    Attributes:
-        services: those of each service, by its name.
-        together: those of all services together, and of the server.
-    """
-
-    services: Mapping[str, list[Finding]]
-    together: list[Finding]
-
-    @property
-    def all(self) -> list[Finding]:
-        found = [finding for of_service in self.services.values() for finding in of_service]
-        return _sorted([*self.together, *found])
-
-
-def judge(services: Mapping[str, Figures]) -> Verdict:
+def judge(services: Mapping[str, Figures]) -> list[Finding]:
+    """Return all findings, the worst first; of those, first what concerns all services and the server."""
     plans = {name: figures.plan for name, figures in services.items()}
-    listeners = [finding for plan in [*plans.values()][:1] for finding in _listeners(plan)]
-    return Verdict(
-        {
-            name: _sorted(_of_service(replace(figures, plan=with_own_memory(name, plans))))
-            for name, figures in services.items()
-        },
-        _sorted([*judge_resources(plans), *listeners]),
-    )
-
-
-def _sorted(found: Iterable[Finding]) -> list[Finding]:
+    found = [*judge_resources(plans), *(one for plan in [*plans.values()][:1] for one in _listeners(plan))]
+    for name, figures in services.items():
+        own = replace(figures, plan=with_own_memory(name, plans))
+        found += [one._replace(service=name) for one in _of_service(own)]
     return sorted(found, key=lambda one: _ORDER.index(one.severity))
 
 

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from uncork.cli.check.differences import FLOATS
 from uncork.cli.check.figures import ApiFigures, Figures, Finding
-from uncork.cli.check.judging import Verdict
 from uncork.cli.check.resources import Needs, needs_of
 from uncork.cli.terminal import NOTHING, as_document, plain_table
 from uncork.server.services import ONLY
@@ -17,9 +16,9 @@ from uncork_dispatcher.wording import mebibytes, plural
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def text(services: Mapping[str, Figures], verdict: Verdict) -> Iterator[RenderableType]:
+def text(services: Mapping[str, Figures], findings: Sequence[Finding]) -> Iterator[RenderableType]:
     if ONLY in services:
-        figures, findings = services[ONLY], verdict.all
+        figures = services[ONLY]
         yield _apis(figures)
         yield from _safe(figures)
         yield from _findings(findings)
@@ -29,23 +28,28 @@ def text(services: Mapping[str, Figures], verdict: Verdict) -> Iterator[Renderab
         yield Text.assemble(("service ", "bold"), (name, "bold"))
         yield _apis(figures)
         yield from _safe(figures)
-        yield from _findings(verdict.services[name])
-        yield _summary(name, verdict.services[name])
+        own = _about(name, findings)
+        yield from _findings(own)
+        yield _summary(name, own)
         yield ""
     needs = needs_of({name: figures.plan for name, figures in services.items()})
     if needs.workers:
         yield _needs(needs)
-    yield from _findings(verdict.together)
-    yield _summary(plural(len(services), "service"), verdict.all)
+    yield from _findings(_about("", findings))
+    yield _summary(plural(len(services), "service"), findings)
 
 
-def as_json(services: Mapping[str, Figures], verdict: Verdict) -> bytes:
+def as_json(services: Mapping[str, Figures], findings: Sequence[Finding]) -> bytes:
     """Encode the findings, and the figures behind them."""
     if ONLY in services:
-        return as_document(_document(services[ONLY], verdict.all))
-    each = {name: _document(figures, verdict.services[name]) for name, figures in services.items()}
+        return as_document(_document(services[ONLY], findings))
+    each = {name: _document(figures, _about(name, findings)) for name, figures in services.items()}
     needs = needs_of({name: figures.plan for name, figures in services.items()})
-    return as_document({"services": each, "findings": _listed(verdict.together), "needs": needs})
+    return as_document({"services": each, "findings": _listed(_about("", findings)), "needs": needs})
+
+
+def _about(service: str, findings: Sequence[Finding]) -> list[Finding]:
+    return [one for one in findings if one.service == service]
 
 
 def _document(figures: Figures, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -66,7 +70,7 @@ def _listed(findings: Sequence[Finding]) -> list[dict[str, str]]:
             "advice": advice.remedy,
             "api": api,
         }
-        for severity, advice, api in findings
+        for severity, advice, api, _ in findings
     ]
 
 
@@ -85,7 +89,7 @@ def _safe(figures: Figures) -> Iterator[str]:
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
-    for severity, advice, api in findings:
+    for severity, advice, api, _ in findings:
         yield ""
         about = f"{api}: " if api else ""
         yield Text.assemble((severity, _STYLES[severity]), f" {about}{advice.wrong}")

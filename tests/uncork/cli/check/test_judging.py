@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.expected import check_texts
 from uncork.cli.check.figures import ApiFigures, Comparison, Failure, Figures, Finding, Plan, Times
-from uncork.cli.check.judging import Verdict, judge
+from uncork.cli.check.judging import judge
 from uncork_dispatcher.advice_texts import TEMPLATES
 from uncork_loadtests.tuning.batch_times import SizeTime, fit
 from uncork_workers.wire.schema import ApiSettings
@@ -168,8 +168,8 @@ TOGETHER: list[list[dict[str, Any]]] = [
 
 def test_what_is_wrong_is_found() -> None:
     """That, and nothing else; the figures have the number to set."""
-    parts = [text(name, of_one(**given).all) for name, given in CASES.items()]
-    parts += [text(f"neighbors {one}", judged.all) for one in NEIGHBORS for judged in [beside(*one)]]
+    parts = [text(name, of_one(**given)) for name, given in CASES.items()]
+    parts += [text(f"neighbors {one}", beside(*one)) for one in NEIGHBORS]
     parts += [text(f"together {plans}", together(plans)) for plans in TOGETHER]
     check_texts(Path(__file__).parent / "judging.txt", "".join(parts))
 
@@ -188,7 +188,7 @@ def text(name: str, findings: Sequence[Finding]) -> str:
 def of_one(
     *, seen: Times | None = None, plan: dict[str, Any] | None = None, api: dict[str, Any] | None = None,
     **settings: Any,
-) -> Verdict:  # fmt: skip
+) -> Sequence[Finding]:  # fmt: skip
     figures = ApiFigures(
         name="predict",
         settings=ApiSettings(**settings),
@@ -200,7 +200,7 @@ def of_one(
 
 def beside(
     goal_ms: int, slow_ms: int, reserved: tuple[int | None, int | None], concurrency: tuple[int, int]
-) -> Verdict:
+) -> Sequence[Finding]:
     apis = [
         ApiFigures(
             name=name,
@@ -218,14 +218,14 @@ def beside(
 
 def together(plans: list[dict[str, Any]]) -> Sequence[Finding]:
     machine = {"cores": 4, "free_bytes": 1000 * MIB, "worker_bytes": 100 * MIB}
-    verdict = judge(
+    found = judge(
         {
             name: Figures(service="S", plan=Plan(**{**machine, **plan}), apis=())
             for name, plan in zip("abc", plans, strict=False)
         }
     )
-    assert not any(verdict.services.values())
-    return verdict.together
+    assert not any(one.service for one in found)
+    return found
 
 
 def test_batches_have_the_memory_that_other_services_leave() -> None:
@@ -236,12 +236,12 @@ def test_batches_have_the_memory_that_other_services_leave() -> None:
     mine = Plan(cores=4, free_bytes=1000 * MIB, worker_bytes=100 * MIB)
     alone = {"a": Figures(service="A", plan=mine, apis=(full,))}
     other = Figures(service="B", plan=replace(mine, worker_bytes=400 * MIB), apis=())
-    assert judge(alone).all == []
-    [found] = judge({**alone, "b": other}).services["a"]
-    assert (found.severity, found.advice.code, found.api) == ("error", "cap-above-memory", "predict")
+    assert judge(alone) == []
+    [found] = judge({**alone, "b": other})
+    assert (found.severity, found.advice.code, found[2:]) == ("error", "cap-above-memory", ("predict", "a"))
     assert found.advice.figures["room"] == 600 * MIB
     elsewhere = Figures(service="A", plan=replace(mine, free_bytes=MIB, is_elsewhere=True), apis=(full,))
-    assert judge({"a": elsewhere}).all == []
+    assert judge({"a": elsewhere}) == []
 
 
 def test_batches_grow_into_the_memory_that_is_free_and_allowed() -> None:
