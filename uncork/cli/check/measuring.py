@@ -56,46 +56,40 @@ async def measure(
         WrongUsage: if the service cannot be loaded.
         DefinitionError: if the service cannot be served under the overrides.
     """
-    watch = _Watch(tell)
-    pool = WorkerPool(watch.on_worker, log=ServiceLog(""), kill=watch.dropped)
+    worker = _Worker(tell)
     socket_path = str(folder / "workers.sock")
     # Only a worker that warms up says which APIs have an example, and how long rows take that are not JSON.
-    workers = local_workers(replace(options, warmup_seconds=options.warmup_seconds or seconds))
+    local = local_workers(replace(options, warmup_seconds=options.warmup_seconds or seconds))
     # The check itself prints exceptions of handlers, as findings.
-    quiet = replace(workers, arguments=(*workers.arguments, "--log-level", "critical"))
+    quiet = replace(local, arguments=(*local.arguments, "--log-level", "critical"))
     processes = Processes(quiet, dialing=over_unix(socket_path, socket_path))
-    supervisor = Supervisor(
-        processes,
-        workers=1,
-        on_exit=watch.exited,
-        take_over=lambda launches: (),
-    )
-    await pool.listen(socket_path)
+    supervisor = Supervisor(processes, workers=1, on_exit=worker.exited, take_over=lambda launches: ())
+    await worker.pool.listen(socket_path)
     tell("importing the service")
     supervisor.start()
     try:
-        described = await watch.described
+        described = await worker.described
         known_as = name or described.name.lower()
         service = _in_force(known_as, described, options)
-        worker = await watch.ready
+        await worker.ready
         [process] = supervisor.current_workers()
         assert process.pid is not None
-        plan = replace(plan, worker_bytes=resident_bytes(process.pid))
-        runner = _Runner(pool, worker, process.pid, watch)
+        worker.pid = process.pid
+        plan = replace(plan, worker_bytes=resident_bytes(worker.pid))
         apis = []
         each_s = seconds / max(1, len(service.apis))
         for api in service.apis:
             tell(f"measuring {api.name}")
-            apis.append(await _measure_api(api, runner, seconds=each_s, free_bytes=plan.room_bytes))
+            apis.append(await _measure_api(api, worker, seconds=each_s, free_bytes=plan.room_bytes))
         # Last, because a changed row may end the worker.
         for at, api in enumerate(service.apis):
             tell(f"comparing rows of {api.name} alone and in batches")
-            apis[at] = replace(apis[at], comparison=await _compare_rows(api, apis[at], runner, each_s))
+            apis[at] = replace(apis[at], comparison=await _compare_rows(api, apis[at], worker, each_s))
         paths = paths_of(known_as, service)
         return Figures(service=service.name, plan=plan, apis=tuple(apis), paths=paths)
     finally:
-        watch.is_over = True
-        await pool.close()
+        worker.is_over = True
+        await worker.pool.close()
         hurry = asyncio.Event()
         hurry.set()
         await supervisor.stop(hurry=hurry)
@@ -115,19 +109,19 @@ def _in_force(name: str, described: ServiceDescription, options: ServeOptions) -
 
 
 async def _measure_api(
-    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int | None
+    api: ApiDescription, worker: _Worker, *, seconds: float, free_bytes: int | None
 ) -> ApiFigures:
     figures = ApiFigures(
         name=api.name,
         settings=api.settings,
         streams=api.streams,
         concurrency=api.concurrency,
-        row_is_made_up=api.name not in runner.profile,
+        row_is_made_up=api.name not in worker.profile,
     )
-    if runner.why_not:
-        return replace(figures, unmeasured=runner.why_not)
+    if worker.why_not:
+        return replace(figures, unmeasured=worker.why_not)
     try:
-        times, failure = await _run_batches(api, runner, seconds=seconds, free_bytes=free_bytes)
+        times, failure = await _run_batches(api, worker, seconds=seconds, free_bytes=free_bytes)
         return replace(figures, times=times, failure=failure)
     except Refused as error:
         if figures.row_is_made_up:
@@ -142,25 +136,25 @@ async def _measure_api(
 
 
 async def _run_batches(
-    api: ApiDescription, runner: _Runner, *, seconds: float, free_bytes: int | None
+    api: ApiDescription, worker: _Worker, *, seconds: float, free_bytes: int | None
 ) -> tuple[Times | None, Failure | None]:
     """Return the times of an API and its failure; an API that streams is run once and has no times."""
     if not _is_json(api):
-        return (None if api.streams else of_profile(runner.profile.get(api.name, ()))), None
+        return (None if api.streams else of_profile(worker.profile.get(api.name, ()))), None
     example = _example(api)
     if api.streams:
-        await Batches(example, runner.run_to_first_piece).once(1)
+        await Batches(example, worker.run_to_first_piece).once(1)
         return None, None
-    return await grow(Batches(example, runner.run), seconds=seconds, pid=runner.pid, free_bytes=free_bytes)
+    return await grow(Batches(example, worker.run), seconds=seconds, pid=worker.pid, free_bytes=free_bytes)
 
 
 async def _compare_rows(
-    api: ApiDescription, measured: ApiFigures, runner: _Runner, seconds: float
+    api: ApiDescription, measured: ApiFigures, worker: _Worker, seconds: float
 ) -> Comparison | None:
     if measured.times is None or api.settings.limit_rows == 1:
         return None
-    if runner.why_not or not _is_json(api):
-        why = runner.why_not or "the example is not JSON"
+    if worker.why_not or not _is_json(api):
+        why = worker.why_not or "the example is not JSON"
         return Comparison(key="not-compared", figures={"why": why})
     example = _example(api)
     most_rows = measured.times.fits / example.padded_cost
@@ -169,7 +163,7 @@ async def _compare_rows(
     # The gateway keeps arrays of different shapes apart.
     resize = api.input["kind"] != "ndarray"
     return await compare(
-        Batches(example, runner.run),
+        Batches(example, worker.run),
         most_rows=most_rows,
         seconds=seconds,
         resize=resize,
@@ -186,17 +180,28 @@ def _example(api: ApiDescription) -> Example:
     return Example(api=api.name, sample=Sample(api.example), settings=api.settings, group=group)
 
 
-class _Runner:
-    def __init__(self, pool: WorkerPool, worker: int, pid: int, watch: _Watch) -> None:
-        self._pool = pool
-        self._worker = worker
-        self._lost = watch.gone
-        self._last_number = 0
-        self.pid = pid
-        self.profile = watch.profile
-        """The worker's own measurements of APIs that give an example."""
+class _Worker:
+    """The only worker, which is never replaced: its news, and the batches that it runs.
+
+    Attributes:
+        profile: its own measurements of APIs that give an example.
+        why_not: why it can run no more batches; one that timed out keeps it busy.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        loop = asyncio.get_running_loop()
+        self.pool = WorkerPool(self._on_news, log=ServiceLog(""), kill=self._dropped)
+        self.described: asyncio.Future[ServiceDescription] = loop.create_future()
+        self.ready: asyncio.Future[int] = loop.create_future()
+        self.pid = 0
+        self.profile: Profile = {}
         self.why_not = ""
-        """Why the worker can run no more batches; a batch that timed out keeps it busy."""
+        self.is_over = False
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self._last_number = 0
+        self._tell = tell
+        # Both futures fail, but only one may be awaited.
+        self.ready.add_done_callback(lambda one: one.cancelled() or one.exception())
 
     async def run(
         self, batch: Batch, bodies: Sequence[bytes], on_piece: OnPiece | None = None
@@ -212,8 +217,8 @@ class _Runner:
         batch = msgspec.structs.replace(batch, batch=self._last_number)
         self.why_not = f"the worker was still running a batch of {batch.api}"
         began = time.perf_counter()
-        self._pool.execute(self._worker, batch, bodies, ended.set_result, on_piece=on_piece)
-        awaited: set[asyncio.Future[Any]] = {ended, self._lost}
+        self.pool.execute(self.ready.result(), batch, bodies, ended.set_result, on_piece=on_piece)
+        awaited: set[asyncio.Future[Any]] = {ended, self._gone}
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():
             self.why_not = f"the worker died in a batch of {batch.api}"
@@ -228,23 +233,8 @@ class _Runner:
             Died: if the worker ended.
         """
         return await self.run(
-            batch, bodies, lambda head, piece: self._pool.cancel(self._worker, self._last_number, [0])
+            batch, bodies, lambda head, piece: self.pool.cancel(self.ready.result(), self._last_number, [0])
         )
-
-
-class _Watch:
-    """Follows the worker."""
-
-    def __init__(self, tell: Tell) -> None:
-        loop = asyncio.get_running_loop()
-        self.described: asyncio.Future[ServiceDescription] = loop.create_future()
-        self.ready: asyncio.Future[int] = loop.create_future()
-        self.gone: asyncio.Future[None] = loop.create_future()
-        self.profile: Profile = {}
-        self.is_over = False
-        self._tell = tell
-        # Both futures fail, but only one may be awaited.
-        self.ready.add_done_callback(lambda one: one.cancelled() or one.exception())
 
     def exited(self, end: WorkerExit) -> None:
         self._fail(CheckFailed(f"the worker {end.how}"))
@@ -254,8 +244,7 @@ class _Watch:
             if not (future.done() or self.is_over):
                 future.set_exception(error)
 
-    def on_worker(self, worker: WorkerConnection, event: PoolEvent) -> None:
-        """Act on the news of the only worker, which is never replaced."""
+    def _on_news(self, worker: WorkerConnection, event: PoolEvent) -> None:
         match event:
             case "described" if worker.hello is not None:
                 if not self.described.done():
@@ -263,20 +252,19 @@ class _Watch:
                 self._tell("setting up the service")
             case WarmUp(api=api, rows=rows):
                 self._tell(f"warming up {api} with {plural(rows, 'row')}")
-            case "ready":
+            case "ready" if not self.ready.done():
                 self.profile = {} if worker.ready is None else worker.ready.profile
-                if not self.ready.done():
-                    self.ready.set_result(worker.key)
+                self.ready.set_result(worker.key)
             case messages.Failed():
                 trace = f"\n{event.traceback.rstrip()}" if event.traceback else ""
                 if event.stage == "load":
                     self._fail(WrongUsage(f"{event.message}{trace}"))
                 else:
                     self._fail(CheckFailed(f"{event.stage}: {event.message}{trace}"))
-            case "gone" if not self.gone.done():
-                self.gone.set_result(None)
+            case "gone" if not self._gone.done():
+                self._gone.set_result(None)
             case _:
                 pass
 
-    def dropped(self, launch: int) -> None:
+    def _dropped(self, launch: int) -> None:
         self._fail(CheckFailed("the worker violated the protocol"))
