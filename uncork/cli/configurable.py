@@ -18,7 +18,7 @@ from uncork.config.file import read_file
 from uncork.config.names import CONFIG
 from uncork.config.sources import Configuration, Kind, RawSetting, Source
 from uncork.server.options import ServeOptions
-from uncork.server.server_options import ServerOptions, ServiceValues
+from uncork.server.server_options import ServerOptions
 from uncork.server.workers.worker_port import LOCAL
 
 Options = TypeVar("Options", bound=ServerOptions)
@@ -67,21 +67,21 @@ def _configure(
         on_ray = (values.get("on", LOCAL) if on is None else on.value) != LOCAL
         layers = [_for_load_test(layer, on_ray=on_ray) for layer in layers]
     settings = layers[0].settings | layers[1].settings
-    settings = {name: setting for name, setting in settings.items() if name not in flags}
+    settings = _values({name: setting for name, setting in settings.items() if name not in flags}, context)
     given_flags = {str(one.name): one.opts[0] for one in context.command.params if str(one.name) in flags}
     return options(
-        **{**values, CONFIG: Path(path) if path else None, **_values(settings, context)},
+        **{
+            **values,
+            CONFIG: Path(path) if path else None,
+            **{name: setting.value for name, setting in settings.items()},
+        },
         sources={
             **{name: Source(Kind.FLAG, flag) for name, flag in given_flags.items()},
             **{name: setting.source for name, setting in settings.items()},
         },
         api_overrides=[override for layer in layers for override in layer.overrides],
         services={
-            name: ServiceValues(
-                _values(one.settings, context),
-                {key: setting.source for key, setting in one.settings.items()},
-                one.overrides,
-            )
+            name: replace(one, settings=_values(one.settings, context))
             for name, one in layers[0].services.items()
         },
         reread=partial(_configure, options, values, context, environment),
@@ -97,15 +97,16 @@ def _for_load_test(layer: Configuration, *, on_ray: bool) -> Configuration:
     return replace(layer, settings=settings, services=services)
 
 
-def _values(settings: Mapping[str, RawSetting], context: typer.Context) -> dict[str, Any]:
-    """Return the values of settings, as the command line would give them."""
+def _values(settings: Mapping[str, RawSetting], context: typer.Context) -> dict[str, RawSetting]:
+    """Return settings with the values of the options, as the command line would give them."""
     values = {}
     for parameter in context.command.params:
         setting = settings.get(str(parameter.name))
         if setting is None:
             continue
         try:
-            values[str(parameter.name)] = parameter.process_value(context, setting.value)
+            value = parameter.process_value(context, setting.value)
+            values[str(parameter.name)] = replace(setting, value=value)
         except typer.BadParameter as error:
             separator = "" if error.message.startswith("must be ") else ":"
             raise WrongUsage(f"{setting.source.name}{separator} {error.message}") from None

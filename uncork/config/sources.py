@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
+from typing import Any
 
 from uncork_workers.wire.overrides import Override
 
@@ -28,9 +29,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class RawSetting:
-    """A setting in the form that the command line takes: a text, a list of texts, or a flag."""
+    """A setting, as the command line takes it (a text, a list of texts, or a flag), or the option's value."""
 
-    value: str | bool | list[str]
+    value: Any
     source: Source
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
 from uncork.config.option_fields import MOST_BYTES, option
-from uncork.config.sources import Kind, Source
+from uncork.config.sources import Configuration, Kind, Source
 from uncork.server.listeners import ListenerOptions
 from uncork_gateway.auth import AllowedOrigins, read_origin
 from uncork_gateway.connection.client_limits import MOST_REFUSED, ClientLimits
@@ -66,20 +66,6 @@ def read_host_name(text: str) -> str:
     return text.lower()
 
 
-class ServiceValues(NamedTuple):
-    """The settings that one of several services has for itself.
-
-    Attributes:
-        values: by the name of the option.
-        sources: where they come from.
-        api_overrides: settings of its APIs.
-    """
-
-    values: Mapping[str, Any]
-    sources: Mapping[str, Source]
-    api_overrides: Sequence[tuple[Kind, Override]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions(ListenerOptions):
     """The options of every command that runs a server.
@@ -87,7 +73,7 @@ class ServerOptions(ListenerOptions):
     Attributes:
         sources: where options come from, by name; options without a source have their defaults.
         api_overrides: settings of single APIs, first those of the file, then those of the environment.
-        services: settings of single services, by name.
+        services: settings of single services, by name; their values are those of options.
         reread: returns these options with the present content of the file, and raises
             :class:`~uncork.config.errors.WrongUsage` if it is wrong. Command line and environment stay those
             of the start. None if the options were made in another way.
@@ -181,7 +167,7 @@ class ServerOptions(ListenerOptions):
     )
     sources: Mapping[str, Source] = field(default_factory=dict)
     api_overrides: Sequence[tuple[Kind, Override]] = ()
-    services: Mapping[str, ServiceValues] = field(default_factory=dict)
+    services: Mapping[str, Configuration] = field(default_factory=dict)
     reread: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     def source_of(self, name: str) -> str:

@@ -10,9 +10,8 @@ from typing import Any
 
 from uncork.config.errors import WrongUsage
 from uncork.config.names import check_service_name
-from uncork.config.sources import Kind
+from uncork.config.sources import Configuration, Kind
 from uncork.server.options import ServeOptions
-from uncork.server.server_options import ServiceValues
 from uncork_gateway.protocols.limits import Limits
 from uncork_workers.definition.models.targets import class_name, is_model
 
@@ -22,7 +21,6 @@ ONLY = ""
 # Paths in another folder contain / or \ before any =, and modules a colon.
 _NAMED = re.compile(r"(?P<name>[^=:/\\]*)=(?P<target>.+)")
 _CLASS = re.compile(r".+:(?P<name>[^\W\d]\w*)")
-_NOTHING = ServiceValues({}, {}, ())
 # With several services, each has its own.
 _NOT_SHARED = ("worker_port", "worker_address")
 
@@ -118,7 +116,7 @@ def _name_and_target(text: str) -> tuple[str, str]:
 
 def _of_one(options: ServeOptions, name: str, target: str | None, *, alone: bool) -> ServeOptions:
     """Return the options of one service: its own, unless the environment or the command line has others."""
-    own = options.services.get(name, _NOTHING)
+    own = options.services.get(name, Configuration())
     values: dict[str, Any] = {} if alone else dict.fromkeys(_NOT_SHARED)
     if target is not None:
         values["target"] = [target]
@@ -126,14 +124,15 @@ def _of_one(options: ServeOptions, name: str, target: str | None, *, alone: bool
     if target is None:
         # The targets of the command line are those of other services.
         kept -= {"target"}
-    values |= {key: value for key, value in own.values.items() if key not in kept}
+    settings = {key: setting for key, setting in own.settings.items() if key not in kept}
+    values |= {key: setting.value for key, setting in settings.items()}
     if len(values.get("target") or []) != 1:
         raise WrongUsage(f"the service {name} needs one target; set target under [services.{name}]")
     return replace(
         options,
         **values,
-        sources={**options.sources, **{key: own.sources[key] for key in own.values if key not in kept}},
-        api_overrides=[*options.api_overrides, *own.api_overrides] if alone else own.api_overrides,
+        sources={**options.sources, **{key: setting.source for key, setting in settings.items()}},
+        api_overrides=[*options.api_overrides, *own.overrides] if alone else own.overrides,
         services={},
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.uncork.config.asking import options_of
+from uncork.config.sources import Configuration
 
 SEVERAL = """
 workers = 2
@@ -32,26 +34,28 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "uncork.toml"
 
 
+def values_of(service: Configuration) -> dict[str, Any]:
+    return {name: setting.value for name, setting in service.settings.items()}
+
+
 def test_each_service_has_settings_of_its_own(file: Path) -> None:
     file.write_text(SEVERAL)
     options = options_of("serve", "--config", file)
 
     digits, wine = options.services["digits"], options.services["wine-2"]
     assert list(options.services) == ["digits", "wine-2"]
-    assert digits.values == {
+    assert values_of(digits) == {
         "target": ["a.py:Digits"],
         "max_worker_memory": "2GiB",
         "environment": ["MODEL=/models/digits", "THREADS=2", "SCALE=0.5"],
     }
-    assert digits.sources["max_worker_memory"].name == f"{file}: services.digits.max-worker-memory"
-    assert [
-        (kind.name, one.api, one.argument, one.value, one.source) for kind, one in digits.api_overrides
-    ] == [
+    assert digits.settings["max_worker_memory"].source.name == f"{file}: services.digits.max-worker-memory"
+    assert [(kind.name, one.api, one.argument, one.value, one.source) for kind, one in digits.overrides] == [
         ("FILE", "predict", "mb_max_latency", 100, f"{file}: services.digits.api.predict.mb-max-latency"),
         ("FILE", "predict", "policy", "aimd", f"{file}: services.digits.api.predict.policy"),
     ]
-    assert wine.values == {"target": ["b.py:Wine"], "workers": "2-4", "environment": ["MODEL=a=b"]}
-    assert not wine.api_overrides
+    assert values_of(wine) == {"target": ["b.py:Wine"], "workers": "2-4", "environment": ["MODEL=a=b"]}
+    assert not wine.overrides
     assert (options.workers, options.target, options.api_overrides) == ("2", None, [])
 
 

@@ -146,15 +146,15 @@ def test_the_server_of_a_load_test_does_without_configured_listeners(tmp_path: P
 
     names = ("host", "port", "uds", "grpc_port", "tls_cert", "tls_key", "tls_client_ca", "worker_port")
     assert [getattr(options, name) for name in names] == ["127.0.0.1", 4, None, None, None, None, None, 0]
-    assert options.services["a"].values == {"worker_port": 0}
+    assert options.services["a"].settings["worker_port"].value == 0
     assert options.fair_by == "x-a"
     for arguments, on in (((), "ray"), (("--on", "ray"), "local")):
         on_ray = options_of("serve", *arguments, environment={**environment, "UNCORK_ON": on})
-        assert (on_ray.worker_port, on_ray.services["a"].values) == (2, {"worker_port": 3})
+        assert (on_ray.worker_port, on_ray.services["a"].settings["worker_port"].value) == (2, 3)
     file.write_text(f"on = 'ray'\n{file.read_text()}")
     for arguments, on in (((), "local"), (("--on", "local"), "ray")):
         local = options_of("serve", *arguments, environment={**environment, "UNCORK_ON": on})
-        assert (local.worker_port, local.services["a"].values) == (0, {"worker_port": 0})
+        assert (local.worker_port, local.services["a"].settings["worker_port"].value) == (0, 0)
 
 
 def test_lists_and_flags(tmp_path: Path) -> None:
