@@ -82,7 +82,7 @@ def read_options(command: str, arguments: list[str]) -> dict[str, Any]:
     program, *rest = arguments
     assert program == command
     group: Any = typer.main.get_command(app)
-    parsed: dict[str, Any] = group.commands[command].make_context(command, rest).params
+    parsed: dict[str, Any] = group.get_command(None, command).make_context(command, rest).params
     return parsed
 
 

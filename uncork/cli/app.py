@@ -1,6 +1,5 @@
 """The command line. Exit codes: 0 success, 1 the job failed, 2 wrong usage."""
 
-from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any, cast
@@ -27,30 +26,22 @@ COMMANDS = (
 """Every command; ``uncork.cli.NAME.command`` defines NAME, a function or a group of commands."""
 
 
-class _Commands(Mapping[str, Any]):
+class _LazyGroup(TyperGroup):
     """Imports a command when it is looked up: a server does not load the load tests."""
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            raise KeyError(name)
-        command = getattr(import_module(f"uncork.cli.{name}.command"), name)
-        if not isinstance(command, typer.Typer):
-            single = typer.Typer(rich_markup_mode=None, add_completion=False)
-            single.command(name, cls=Command)(command)
-            command = single
-        return typer.main.get_command(command)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-
-class _LazyGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = cast("dict[str, Any]", _Commands())
+        self.commands = cast("dict[str, Any]", dict.fromkeys(COMMANDS))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"uncork.cli.{cmd_name}.command"), cmd_name)
+        if not isinstance(command, typer.Typer):
+            single = typer.Typer(rich_markup_mode=None, add_completion=False)
+            single.command(cmd_name, cls=Command)(command)
+            command = single
+        return typer.main.get_command(command)
 
 
 app = typer.Typer(

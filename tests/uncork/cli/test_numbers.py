@@ -15,7 +15,7 @@ from uncork.cli.command import Command
 TEXTS = ["18446744073709551616", "1e400", "-1e400", "inf", "nan", "-1", "0", "x"]
 LARGEST = 2**50
 _commands: Any = typer.main.get_command(app)
-NAMES = [name for name in COMMANDS if isinstance(_commands.commands[name], Command)]
+NAMES = [name for name in COMMANDS if isinstance(_commands.get_command(None, name), Command)]
 
 
 def outcome(parameter: Any, command: Any, text: str) -> Any:
@@ -28,7 +28,7 @@ def outcome(parameter: Any, command: Any, text: str) -> Any:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_is_in_range_or_refused(name: str) -> None:
-    command = _commands.commands[name]
+    command = _commands.get_command(None, name)
     ones = {parameter: outcome(parameter, command, "1") for parameter in command.params}
     numbers = [parameter for parameter, one in ones.items() if type(one) in (int, float)]
     for parameter, text in itertools.product(numbers, TEXTS):
