@@ -165,7 +165,7 @@ async def _print(running: RunningSettings, listeners: Listeners, progress: Start
     described = {one.served.events.described: one for one in running.services.values()}
     done, _ = await asyncio.wait(described, return_when=asyncio.FIRST_EXCEPTION)
     shown = [
-        banner.Shown(service.name, future.result(), service.options)
+        (service.name, future.result(), service.options)
         for future, service in described.items()
         if future in done and not future.cancelled()  # as of services that clients have unloaded
     ]
