@@ -33,10 +33,6 @@ class Outcome(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
-class NoServer(Exception):
-    """No server of this user listens on the port; the message names it."""
-
-
 @contextlib.asynccontextmanager
 async def listening(port: int, handlers: Handlers) -> AsyncIterator[None]:
     """Accept commands for the server on a port until the block ends.
@@ -122,14 +118,15 @@ def _connected(path: Path) -> socket.socket | None:
 
 
 def ask(port: int, command: str) -> Outcome:
-    """Send a command to the server on a port, and wait for the result; raise NoServer if there is none."""
+    """Send a command to the server on a port, and wait for the result; its code is 2 if there is none."""
     paths = [folder / f"{port}.sock" for folder in shared_folders() if is_private(folder)]
     connections = (_connected(path) for path in paths)
     connection = next((one for one in connections if one is not None), None)
     if connection is None:
-        raise NoServer(
+        return Outcome(
+            2,
             f"no server of this user listens on port {port} of this machine; set --port, or run as the user "
-            "of the server"
+            "of the server",
         )
     with connection, connection.makefile("rb") as answer:
         connection.sendall(f"{command}\n".encode())

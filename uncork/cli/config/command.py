@@ -17,7 +17,7 @@ from uncork.cli.usage import refusals
 from uncork.config.changes import Effect, names_of, needing
 from uncork.config.names import OF_SERVICES, settings_of
 from uncork.config.schema import file_schema
-from uncork.server.control_socket import DIFF, NoServer, Outcome, ask
+from uncork.server.control_socket import DIFF, Outcome, ask
 from uncork.server.options import ServeOptions
 from uncork.server.server_options import ServerOptions
 from uncork.server.services import ONLY, services_of
@@ -42,11 +42,7 @@ def diff(
     command line and environment with which it was started, and changes nothing. The exit code is 0 if
     nothing differs, 1 if something does, and 2 if the settings are wrong or no server is found.
     """
-    try:
-        outcome = ask(port, DIFF)
-    except NoServer as error:
-        print_error("config diff", error)
-        raise typer.Exit(2) from None
+    outcome = ask(port, DIFF)
     if outcome.message:
         print_error("config diff", outcome.message)
         raise typer.Exit(2)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from uncork.cli.terminal import INTERRUPTED, print_error, telling
-from uncork.server.control_socket import RELOAD, NoServer, ask
+from uncork.server.control_socket import RELOAD, ask
 
 
 def reload(
@@ -21,9 +21,6 @@ def reload(
         with telling() as tell:
             tell("reloading; press Ctrl-C to cancel and keep the old workers")
             outcome = ask(port, RELOAD)
-    except NoServer as error:
-        print_error("reload", error)
-        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     if outcome.code:
