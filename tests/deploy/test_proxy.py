@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tests.deploy.manifests import DEPLOY, ROOT, documents, text_of
 from uncork.cli.app import app
 from uncork.cli.proxy import command
-from uncork.server.listeners import ListenerOptions, Listeners, open_listeners
+from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.server_options import ServerOptions
 from uncork_gateway.front_end import FrontEnd
 
@@ -53,7 +53,7 @@ def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
     started = Started()
 
     @contextlib.contextmanager
-    def elsewhere(options: ListenerOptions) -> Iterator[Listeners]:
+    def elsewhere(options: ServerOptions) -> Iterator[Listeners]:
         started.address = (options.host, options.port)
         with open_listeners(replace(options, host="127.0.0.1", port=0)) as listeners:
             yield listeners

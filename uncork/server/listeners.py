@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import psutil
 
 from uncork.config.errors import WrongUsage
-from uncork.config.option_fields import option
 from uncork.server.credentials import Credentials, read_credentials
+from uncork.server.server_options import ServerOptions
 from uncork.server.unix_listener import unix_listener
 from uncork_workers.extras import install_command
 from uncork_workers.wire.certificates import ServerTls
@@ -22,67 +21,6 @@ from uncork_workers.wire.dialing import Address
 _UNREAD_MS = 30_000
 # The address to print for a server that listens on all addresses.
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerOptions:
-    """The options of a server for its addresses, TLS and API keys."""
-
-    host: str = option("127.0.0.1", "Address to listen on.")
-    port: int = option(3000, "Port to listen on; 0 picks a free one.", min=0, max=65535)
-    uds: Path | None = option(
-        None,
-        "Unix socket to listen on, in addition to --port, for clients on this machine such as nginx; without "
-        "TLS, for the server's user and group.",
-        metavar="PATH",
-        show_default="no Unix socket",
-    )
-    admin_host: str = option("127.0.0.1", "Address to listen on with --admin-port.")
-    admin_port: int | None = option(
-        None,
-        "Separate port for metrics, status and dashboard, served there without TLS or API keys.",
-        min=0,
-        max=65535,
-        show_default="served on --port",
-    )
-    grpc_port: int | None = option(
-        None,
-        "Port for gRPC clients, on --host, with the TLS options and API keys of --port; 0 picks a free one.",
-        min=0,
-        max=65535,
-        show_default="no gRPC",
-    )
-    grpc_max_connection_age: float | None = option(
-        None,
-        "Close each gRPC connection after about this many seconds, when its calls have ended, so that "
-        "clients spread over new servers.",
-        min=1,
-        show_default="unlimited",
-    )
-    api_key_file: Path | None = option(
-        None,
-        "File of API keys, one per line; clients send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
-        metavar="FILE",
-        show_default="no key required",
-    )
-    tls_cert: Path | None = option(
-        None,
-        "Certificate chain (PEM); serves HTTPS instead of HTTP.",
-        metavar="FILE",
-        show_default="plain HTTP",
-    )
-    tls_key: Path | None = option(
-        None,
-        "Private key for --tls-cert (PEM), unencrypted.",
-        metavar="FILE",
-        show_default="read from --tls-cert",
-    )
-    tls_client_ca: Path | None = option(
-        None,
-        "CA certificates (PEM); clients must present a certificate signed by one of them.",
-        metavar="FILE",
-        show_default="no client certificate required",
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +79,7 @@ class Listeners:
         return self.url if self.admin is None else _url("http", self.admin)
 
 
-def check_listeners(options: ListenerOptions) -> Credentials:
+def check_listeners(options: ServerOptions) -> Credentials:
     """Check the options of listeners as far as that needs no port; return the keys and certificates.
 
     Raises:
@@ -158,7 +96,7 @@ def check_listeners(options: ListenerOptions) -> Credentials:
 
 
 @contextmanager
-def open_listeners(options: ListenerOptions) -> Iterator[Listeners]:
+def open_listeners(options: ServerOptions) -> Iterator[Listeners]:
     """Listen, until the block ends.
 
     Raises:
@@ -202,7 +140,7 @@ def require_grpc(what: str) -> None:
         raise WrongUsage(f"{what} requires {error.name}; run {install_command('grpc')}") from None
 
 
-def _admin_socket(options: ListenerOptions, port: int) -> socket.socket:
+def _admin_socket(options: ServerOptions, port: int) -> socket.socket:
     try:
         return listening_socket(options.admin_host, port, option="--admin-port")
     except OSError as error:

@@ -12,7 +12,6 @@ import typer
 
 from uncork.config.option_fields import MOST_BYTES, option
 from uncork.config.sources import Configuration, Kind, Source
-from uncork.server.listeners import ListenerOptions
 from uncork_gateway.auth import AllowedOrigins, read_origin
 from uncork_gateway.connection.client_limits import MOST_REFUSED, ClientLimits
 from uncork_gateway.settings import ServerSettings
@@ -67,7 +66,7 @@ def read_host_name(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions(ListenerOptions):
+class ServerOptions:
     """The options of every command that runs a server.
 
     Attributes:
@@ -79,6 +78,61 @@ class ServerOptions(ListenerOptions):
             of the start. None if the options were made in another way.
     """
 
+    host: str = option("127.0.0.1", "Address to listen on.")
+    port: int = option(3000, "Port to listen on; 0 picks a free one.", min=0, max=65535)
+    uds: Path | None = option(
+        None,
+        "Unix socket to listen on, in addition to --port, for clients on this machine such as nginx; without "
+        "TLS, for the server's user and group.",
+        metavar="PATH",
+        show_default="no Unix socket",
+    )
+    admin_host: str = option("127.0.0.1", "Address to listen on with --admin-port.")
+    admin_port: int | None = option(
+        None,
+        "Separate port for metrics, status and dashboard, served there without TLS or API keys.",
+        min=0,
+        max=65535,
+        show_default="served on --port",
+    )
+    grpc_port: int | None = option(
+        None,
+        "Port for gRPC clients, on --host, with the TLS options and API keys of --port; 0 picks a free one.",
+        min=0,
+        max=65535,
+        show_default="no gRPC",
+    )
+    grpc_max_connection_age: float | None = option(
+        None,
+        "Close each gRPC connection after about this many seconds, when its calls have ended, so that "
+        "clients spread over new servers.",
+        min=1,
+        show_default="unlimited",
+    )
+    api_key_file: Path | None = option(
+        None,
+        "File of API keys, one per line; clients send one as Authorization: Bearer KEY or X-Api-Key: KEY.",
+        metavar="FILE",
+        show_default="no key required",
+    )
+    tls_cert: Path | None = option(
+        None,
+        "Certificate chain (PEM); serves HTTPS instead of HTTP.",
+        metavar="FILE",
+        show_default="plain HTTP",
+    )
+    tls_key: Path | None = option(
+        None,
+        "Private key for --tls-cert (PEM), unencrypted.",
+        metavar="FILE",
+        show_default="read from --tls-cert",
+    )
+    tls_client_ca: Path | None = option(
+        None,
+        "CA certificates (PEM); clients must present a certificate signed by one of them.",
+        metavar="FILE",
+        show_default="no client certificate required",
+    )
     config: Path | None = option(
         None,
         "TOML file with settings. Environment variables, such as UNCORK_LOG_LEVEL for --log-level, "

@@ -16,7 +16,6 @@ from uncork.config.environment import read_environment
 from uncork.config.file import read_file
 from uncork.config.names import OF_SERVICES, settings_of
 from uncork.config.option_fields import option_parameters, parameter_info
-from uncork.server.listeners import ListenerOptions
 from uncork.server.server_options import ServerOptions
 from uncork_workers.wire.overrides import ARGUMENTS
 from uncork_workers.wire.schema import ApiDescription
@@ -26,7 +25,7 @@ FENCED = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 
 def rows() -> Iterator[str]:
-    both = {*option_parameters(ServerOptions), *option_parameters(ListenerOptions)}
+    both = option_parameters(ServerOptions)
     yield from (row(name, one) for name, one in settings_of(CONFIGURABLE["serve"]).items() if name in both)
     for command in CONFIGURABLE:
         yield from (

@@ -17,20 +17,12 @@ from uncork.config.errors import WrongUsage
 from uncork.server import credentials
 from uncork.server import listeners as listeners_module
 from uncork.server.credentials import read_credentials, renewed
-from uncork.server.listeners import ListenerOptions, open_listeners
+from uncork.server.listeners import open_listeners
+from uncork.server.server_options import ServerOptions
 from uncork_gateway.auth import ApiKeys, read_keys
 from uncork_loadtests.servers import reserved_port
 
-PLAIN = ListenerOptions(
-    host="127.0.0.1",
-    port=0,
-    admin_host="127.0.0.1",
-    admin_port=None,
-    api_key_file=None,
-    tls_cert=None,
-    tls_key=None,
-    tls_client_ca=None,
-)
+PLAIN = ServerOptions(port=0)
 
 
 @pytest.fixture(scope="module")
