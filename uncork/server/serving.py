@@ -38,13 +38,13 @@ async def serve_until_signal(
         close: awaited after the last request; its argument is set when it must not wait any longer.
         reload: called on SIGHUP.
     """
-    signals = _Signals(reload)
+    stop, hurry = _on_signals(reload)
     _calm_garbage_collector()
     keep_freed_memory()
     serving = asyncio.create_task(server.serve())
     announced = asyncio.create_task(announcing)
-    stopping = asyncio.create_task(signals.stop.wait())
-    hurried = asyncio.create_task(signals.hurry.wait())
+    stopping = asyncio.create_task(stop.wait())
+    hurried = asyncio.create_task(hurry.wait())
     try:
         waiting: set[asyncio.Task[Any]] = {serving, stopping, announced}
         while not stopping.done():
@@ -55,40 +55,38 @@ async def serve_until_signal(
                 return 1
         await _retire(front_end, server, serving, hurried, delay_s=options().drain_delay)
     finally:
-        signals.stop.set()  # from now on, any signal ends the waiting
+        stop.set()  # from now on, any signal ends the waiting
         try:
             await _take_down(front_end, server, serving, hurried, timeout_s=options().drain_timeout)
         finally:  # the server may have failed
-            await close(signals.hurry)
+            await close(hurry)
             for task in (announced, stopping, hurried):
                 task.cancel()
     log.info("stopped")
     return 0
 
 
-class _Signals:
-    """SIGTERM and SIGINT: the first sets ``stop``, the second ``hurry``. SIGHUP calls ``reload``.
+def _on_signals(reload: Callable[[], None]) -> tuple[asyncio.Event, asyncio.Event]:
+    """Return an event that the first SIGTERM or SIGINT sets, and one of the second. SIGHUP calls ``reload``.
 
     A SIGHUP because the terminal of the server has closed counts as SIGTERM.
     """
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    had_terminal = _has_terminal()
 
-    def __init__(self, reload: Callable[[], None]) -> None:
-        self.stop, self.hurry = asyncio.Event(), asyncio.Event()
-        self._reload = reload
-        self._had_terminal = _has_terminal()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end)
-        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+    def end() -> None:
+        (hurry if stop.is_set() else stop).set()
 
-    def _end(self) -> None:
-        (self.hurry if self.stop.is_set() else self.stop).set()
+    def hang_up() -> None:
+        if had_terminal and not _has_terminal():
+            stop.set()
+        elif not stop.is_set():
+            reload()
 
-    def _hang_up(self) -> None:
-        if self._had_terminal and not _has_terminal():
-            self.stop.set()
-        elif not self.stop.is_set():
-            self._reload()
+    loop = asyncio.get_running_loop()
+    for number, handle in ((signal.SIGTERM, end), (signal.SIGINT, end), (signal.SIGHUP, hang_up)):
+        loop.add_signal_handler(number, handle)
+    return stop, hurry
 
 
 def _has_terminal() -> bool:

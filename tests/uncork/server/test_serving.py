@@ -39,8 +39,8 @@ class Answered:
 
 
 async def test_servers_that_fail_end_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    signals = SimpleNamespace(stop=asyncio.Event(), hurry=asyncio.Event())
-    monkeypatch.setattr(serving, "_Signals", lambda reload: signals)
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(serving, "_on_signals", lambda reload: (stop, hurry))
     for name in ("_calm_garbage_collector", "keep_freed_memory"):
         monkeypatch.setattr(serving, name, lambda: None)
     closed: list[asyncio.Event] = []
@@ -61,4 +61,4 @@ async def test_servers_that_fail_end_the_workers(monkeypatch: pytest.MonkeyPatch
             reload=lambda: None,
         )
 
-    assert closed == [signals.hurry]
+    assert closed == [hurry]
