@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loadtests.generator.test_samples import GOOD
+from tests.loadtests.generator.test_samples import samples
 from uncork_loadtests.generator.process import Frame, encode, read_frame, samples_of
-from uncork_loadtests.generator.samples import LOST, UNANSWERED, Recorder
+from uncork_loadtests.generator.samples import LOST, UNANSWERED
 from uncork_loadtests.locust.options import (
     add_options,
     is_open,
@@ -48,12 +48,9 @@ def test_frames_come_out_as_they_went_in(bodies: list[bytes], cut: int) -> None:
 
 
 def test_samples_come_out_as_they_went_in() -> None:
-    recorder = Recorder()
-    recorder.add(*GOOD.values())
-    recorder.add(*(GOOD | {"status": 503}).values())
-    found = samples_of(Frame(samples=recorder.samples().tobytes()))
+    both = samples({}, {"status": 503})
 
-    assert found.tolist() == recorder.samples().tolist()
+    assert samples_of(Frame(samples=both.tobytes())).tolist() == both.tolist()
     assert not len(samples_of(Frame()))
 
 

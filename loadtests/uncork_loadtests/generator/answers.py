@@ -1,15 +1,18 @@
 """The record of one process's responses: a sample of each, and the first of each kind of error."""
 
+from array import array
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from uncork_loadtests.generator.http_reply import Reply
-from uncork_loadtests.generator.samples import UNKNOWN, Recorder
+from uncork_loadtests.generator.samples import SAMPLE, UNKNOWN, Samples
 from uncork_loadtests.traffic.payloads import same_answer
 
 _MAX_CHARACTERS = 300
 _END_OF_HEAD = b"\r\n\r\n"
+_CODES = {"f8": "d", "f4": "f", "i4": "i", "b1": "b"}
 
 
 class Asked(NamedTuple):
@@ -34,11 +37,19 @@ class AnswerLog:
     """Records responses and compares them with the expected ones. Samples count from `start_s`."""
 
     def __init__(self) -> None:
-        self.recorder = Recorder()
+        self._columns = {name: array(_CODES[SAMPLE[name].str[1:]]) for name in SAMPLE.names or ()}
+        self._appends = tuple(column.append for column in self._columns.values())
         self.first_wrong = ""
         """Request, expected answer and answer, shortened; empty if every answer was right."""
         self.first_errors: dict[int, str] = {}
         """The first error text by status, shortened."""
+
+    def samples(self, *, first: int = 0) -> Samples:
+        """Return a copy of all samples from number `first` on."""
+        found = np.empty(len(self._columns["status"]) - first, dtype=SAMPLE)
+        for name, column in self._columns.items():
+            found[name] = column[first:]
+        return found
 
     def add(self, asked: Asked, reply: Reply, *, first_s: float, now_s: float, start_s: float) -> None:
         """Record a response that began at `first_s` and was complete at `now_s`."""
@@ -49,7 +60,7 @@ class AnswerLog:
         elif asked.expected is not None and not same_answer(reply.body, asked.expected):
             wrong = True
             self._note_wrong(asked, reply)
-        self.recorder.add(
+        self._add(
             asked.scheduled_s - start_s,
             asked.fired_s - start_s,
             asked.sent_s - start_s,
@@ -75,7 +86,12 @@ class AnswerLog:
 
     def _add_missing(self, *times_s: float, status: int, start_s: float, body_bytes: int) -> None:
         times = (time_s - start_s for time_s in times_s)
-        self.recorder.add(*times, UNKNOWN, status, 0, UNKNOWN, UNKNOWN, False, UNKNOWN, 0, body_bytes)
+        self._add(*times, UNKNOWN, status, 0, UNKNOWN, UNKNOWN, False, UNKNOWN, 0, body_bytes)
+
+    def _add(self, *values: float) -> None:
+        """Add one sample: its fields in the order of SAMPLE."""
+        for append, value in zip(self._appends, values, strict=True):
+            append(value)  # type: ignore[arg-type]
 
     def _note_wrong(self, asked: Asked, reply: Reply) -> None:
         if not self.first_wrong:

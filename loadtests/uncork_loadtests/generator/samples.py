@@ -4,7 +4,6 @@ Times are in seconds from the start of the measured time; the warm-up is negativ
 scheduled time, not from sending: waiting for a free connection or for a late generator is part of it.
 """
 
-from array import array
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -56,32 +55,6 @@ def status_name(status: int) -> str:
         PENDING: "no response by Ctrl-C",
     }
     return names.get(status, str(status))
-
-
-class Recorder:
-    """Collects the samples of a run, by column."""
-
-    def __init__(self) -> None:
-        self._columns = {name: array(_CODES[SAMPLE[name].str[1:]]) for name in SAMPLE.names or ()}
-        self._appends = tuple(column.append for column in self._columns.values())
-
-    def __len__(self) -> int:
-        return len(self._columns["status"])
-
-    def add(self, *values: float) -> None:
-        """Add one sample: its fields in the order of SAMPLE."""
-        for append, value in zip(self._appends, values, strict=True):
-            append(value)  # type: ignore[arg-type]
-
-    def samples(self, *, first: int = 0) -> Samples:
-        """Return a copy of all samples from number `first` on."""
-        found = np.empty(len(self) - first, dtype=SAMPLE)
-        for name, column in self._columns.items():
-            found[name] = column[first:]
-        return found
-
-
-_CODES = {"f8": "d", "f4": "f", "i4": "i", "b1": "b"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,7 +83,7 @@ async def run_share(
         first_wrong=traffic.answers.first_wrong,
         first_errors=traffic.answers.first_errors,
     )
-    return result, traffic.answers.recorder.samples()
+    return result, traffic.answers.samples()
 
 
 async def _report_progress(traffic: Traffic, report: Report) -> None:
@@ -91,7 +91,7 @@ async def _report_progress(traffic: Traffic, report: Report) -> None:
     while True:
         await asyncio.sleep(_PROGRESS_SECONDS)
         now_s = time.monotonic()
-        new = traffic.answers.recorder.samples(first=count)
+        new = traffic.answers.samples(first=count)
         good_ms = latencies_s(new[is_good(new)]) * 1000
         p50, p99 = np.quantile(good_ms, [0.5, 0.99]).tolist() if len(good_ms) else (None, None)
         progress = Progress(

@@ -54,7 +54,7 @@ def outcome(
             await meanwhile(traffics)
         for traffic in traffics:
             await traffic.drain(drain_s)
-        return np.concatenate([traffic.answers.recorder.samples() for traffic in traffics])
+        return np.concatenate([traffic.answers.samples() for traffic in traffics])
 
     return asyncio.run(run())
 
@@ -97,7 +97,7 @@ def test_shares_make_up_the_schedule() -> None:
 
     assert sorted(found["scheduled_s"]) == pytest.approx([number / 1000 for number in range(20)])
     assert sorted(map(int, bodies)) == list(range(20))
-    assert [len(traffic.answers.recorder) for traffic in traffics] == [7, 7, 6]
+    assert [len(traffic.answers.samples()) for traffic in traffics] == [7, 7, 6]
 
 
 def test_a_request_takes_the_connection_that_was_freed_last(
@@ -245,7 +245,7 @@ async def test_a_server_that_goes_away_costs_errors_not_the_run() -> None:
     traffic.begin(asyncio.get_running_loop().time())
     await traffic.drain(DRAIN_S)
     await traffic.close()
-    assert traffic.answers.recorder.samples()["status"].tolist() == [LOST] * 20
+    assert traffic.answers.samples()["status"].tolist() == [LOST] * 20
 
 
 def test_the_first_of_each_error_is_kept() -> None:

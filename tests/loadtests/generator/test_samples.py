@@ -16,8 +16,8 @@ from tests.expected import check_texts
 from uncork_loadtests.generator.samples import (
     LOST,
     PENDING,
+    SAMPLE,
     UNANSWERED,
-    Recorder,
     Samples,
     batch_rows,
     enough,
@@ -52,10 +52,7 @@ NO_ANSWER = {
 
 
 def samples(*changes: dict[str, Any]) -> Samples:
-    recorder = Recorder()
-    for changed in changes:
-        recorder.add(*(GOOD | changed).values())
-    return recorder.samples()
+    return np.array([tuple((GOOD | changed).values()) for changed in changes], dtype=SAMPLE)
 
 
 @pytest.mark.parametrize(
