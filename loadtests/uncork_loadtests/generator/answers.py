@@ -29,10 +29,6 @@ class Asked(NamedTuple):
         return len(self.request) - self.request.index(_END_OF_HEAD) - len(_END_OF_HEAD)
 
 
-class _Problem(msgspec.Struct):
-    detail: str
-
-
 class AnswerLog:
     """Records responses and compares them with the expected ones. Samples count from `start_s`."""
 
@@ -103,8 +99,10 @@ class AnswerLog:
 def _error_text(body: bytes) -> str:
     """Return the detail of a problem document, or the body, on one line."""
     try:
-        text = msgspec.json.decode(body, type=_Problem).detail
+        problem = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = body.decode(errors="replace")
+        problem = None
+    detail = problem.get("detail") if isinstance(problem, dict) else None
+    text = detail if isinstance(detail, str) else body.decode(errors="replace")
     text = " ".join(text.split())
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} ..."

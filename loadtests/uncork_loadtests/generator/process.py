@@ -15,7 +15,8 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -79,7 +80,6 @@ def command(folder: Path, index: int, *, stream: bool = False) -> list[str]:
 async def _generate(folder: Path, index: int, *, stream: bool) -> None:
     plan = msgspec.msgpack.decode((folder / PLAN).read_bytes(), type=Plan)
     traffic = traffic_of(plan, share=index)
-    orders = _Orders(stop=traffic.halt)
     sent = 0
 
     def report(progress: Progress, samples: Samples) -> None:
@@ -89,42 +89,42 @@ async def _generate(folder: Path, index: int, *, stream: bool) -> None:
         _write(Frame(progress=progress, samples=samples.tobytes() if stream else b""))
 
     try:
-        await traffic.reach()
-        _calm_garbage_collector()
-        _write(Frame(ready=True))
-        result, samples = await run_share(traffic, await orders.start, report=report)
-        _write(Frame(samples=samples[sent:].tobytes(), result=result))
+        with _orders(stop=traffic.halt) as start:
+            await traffic.reach()
+            _calm_garbage_collector()
+            _write(Frame(ready=True))
+            result, samples = await run_share(traffic, await start, report=report)
+            _write(Frame(samples=samples[sent:].tobytes(), result=result))
     finally:
-        orders.close()
         await traffic.close()
 
 
-class _Orders:
-    """The orders on standard input."""
+@contextmanager
+def _orders(*, stop: Callable[[], None]) -> Iterator[asyncio.Future[float]]:
+    """Follow the orders on standard input until the block ends; give the time of the start."""
+    loop, orders = asyncio.get_running_loop(), sys.stdin.fileno()
+    start: asyncio.Future[float] = loop.create_future()
+    text = b""
 
-    def __init__(self, *, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        self._loop = asyncio.get_running_loop()
-        self._text = b""
-        self.start: asyncio.Future[float] = self._loop.create_future()
-        self._input = sys.stdin.fileno()
-        self._loop.add_reader(self._input, self._read)
-
-    def close(self) -> None:
-        self._loop.remove_reader(self._input)
-
-    def _read(self) -> None:
-        data = os.read(self._input, 4096)
+    def read() -> None:
+        nonlocal text
+        data = os.read(orders, 4096)
         if not data:
             # The parent process is gone: stop loading the server.
             os._exit(1)
-        *lines, self._text = (self._text + data).split(b"\n")
+        *lines, text = (text + data).split(b"\n")
         for line in lines:
             order, _, argument = line.decode().partition(" ")
             if order == START:
-                self.start.set_result(float(argument))
+                start.set_result(float(argument))
             elif order == STOP:
-                self._stop()
+                stop()
+
+    loop.add_reader(orders, read)
+    try:
+        yield start
+    finally:
+        loop.remove_reader(orders)
 
 
 def _write(frame: Frame) -> None:
