@@ -5,8 +5,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
-from enum import Enum
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -117,8 +116,8 @@ def _values_of(parameter: inspect.Parameter) -> str:
     if info is None or info.callback is not None:
         return ""
     hint = get_args(parameter.annotation)[0]
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return f"one of {', '.join(one.value for one in hint)}"
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(get_args(hint))}"
     least = " up" if info.min is None else f" from {info.min}"
     bounds = f"{least} to {info.max or _LARGEST}"
     kinds = {bool: "true or false", int: f"a whole number{bounds}", float: f"a number{bounds}"}

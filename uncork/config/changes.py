@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def without_secrets(name: str, value: Any) -> Any:
 
 def plain_value(value: Any) -> Any:
     """Return a value as JSON can express it."""
-    return str(value) if isinstance(value, Path | Enum) else value
+    return str(value) if isinstance(value, Path) else value
 
 
 def value_text(value: Any, *, unset: str = "(none)") -> str:

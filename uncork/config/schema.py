@@ -2,8 +2,7 @@
 
 import inspect
 from collections.abc import Iterable, Mapping
-from enum import Enum
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -62,8 +61,8 @@ def _setting(name: str, parameter: inspect.Parameter) -> Schema:
     assert info is not None
     hint = get_args(parameter.annotation)[0]
     schema = dict(_TYPES[kind_of(parameter)])
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        schema = {"enum": [one.value for one in hint]}
+    if get_origin(hint) is Literal:
+        schema = {"enum": list(get_args(hint))}
     if name == "environment":
         schema = {"anyOf": [*schema["anyOf"], _VARIABLES]}
     limits = {"minimum": info.min, "maximum": info.max}

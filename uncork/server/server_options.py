@@ -4,9 +4,8 @@ import re
 import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
@@ -15,6 +14,7 @@ from uncork.config.sources import Configuration, Kind, Source
 from uncork_gateway.auth import AllowedOrigins, read_origin
 from uncork_gateway.connection.client_limits import MOST_REFUSED, ClientLimits
 from uncork_gateway.settings import ServerSettings
+from uncork_workers.process.logs import LogFormat
 from uncork_workers.wire.groups import is_header_name
 from uncork_workers.wire.overrides import Override
 
@@ -22,19 +22,8 @@ OTHER_FILES = 100
 """Files that a server may have open in addition to its client connections and workers."""
 
 _DEFAULTS = ServerSettings()
+LogLevel = Literal["debug", "info", "warning", "error"]
 _HOST_NAME = re.compile(r"[0-9A-Za-z_-]+(?:\.[0-9A-Za-z_-]+)*")
-
-
-class LogLevel(StrEnum):
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-
-
-class LogLines(StrEnum):
-    text = "text"
-    json = "json"
 
 
 def readable(read: Callable[[str], object]) -> Callable[[Any], Any]:
@@ -211,8 +200,8 @@ class ServerOptions:
         min=0,
     )
     drain_timeout: float = option(30.0, "Seconds to wait at shutdown for queued and running requests.", min=0)
-    log_level: LogLevel = option(LogLevel.info, "Minimum level to log.")
-    log_format: LogLines = option(LogLines.text, "Log as lines of text, or as one JSON object per line.")
+    log_level: LogLevel = option("info", "Minimum level to log.")
+    log_format: LogFormat = option("text", "Log as lines of text, or as one JSON object per line.")
     access_log: bool = option(False, "Log a line for each request, at level info.", "--access-log")
     traces: bool | None = option(
         None,

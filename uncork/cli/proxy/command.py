@@ -45,7 +45,7 @@ def _run(options: ProxyOptions) -> int:
     settings = options.settings(imported)
     if options.watch_config and not files_of(options):
         raise WrongUsage(NO_FILES)
-    log_to_terminal(options.log_level, options.log_format.value)
+    log_to_terminal(options.log_level, options.log_format)
     with open_listeners(options) as listeners, tracing(options.traces, os.environ) as traces:
         settings = replace(
             settings,
@@ -83,7 +83,7 @@ async def _serve(
             announcing=_announce(
                 proxy.front_end,
                 _banner(options.servers, settings, listeners, imported),
-                options.log_format.value,
+                options.log_format,
             ),
             options=lambda: running.options,
             close=close,

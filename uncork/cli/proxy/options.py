@@ -4,7 +4,6 @@ import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from uncork.server.listeners import require_grpc
 from uncork.server.server_options import ServerOptions, read_header_name, readable
 from uncork_dispatcher import POLICY_USAGE
 from uncork_gateway.backends.model_servers.server import are_grpc, read_addresses
-from uncork_gateway.proxy import ProxySettings
+from uncork_gateway.proxy import ProtocolName, ProxySettings
 from uncork_gateway.requests.proxy_target import HeaderRules
 
 _DEFAULTS = ProxySettings()
@@ -35,13 +34,6 @@ OPTIONS = {
 """Options by field of :class:`ProxySettings`; its errors name fields."""
 
 
-class ProtocolName(StrEnum):
-    auto = "auto"
-    v1 = "v1"
-    v2 = "v2"
-    tfserving = "tfserving"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyOptions(ServerOptions):
     urls: list[str] | None = argument(
@@ -51,7 +43,7 @@ class ProxyOptions(ServerOptions):
         metavar="URL...",
     )
     protocol: ProtocolName = option(
-        ProtocolName.auto,
+        "auto",
         "Protocol of clients and servers; auto detects V1, V2 and TensorFlow Serving by the path. V1 has no "
         "gRPC.",
     )
@@ -208,7 +200,7 @@ class ProxyOptions(ServerOptions):
             _DEFAULTS,
             **others,
             **given,
-            protocol=self.protocol.value,
+            protocol=self.protocol,
             concurrency=self.concurrency,
             idempotent=self.retry,
             health_path=self.health_path,

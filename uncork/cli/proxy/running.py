@@ -94,7 +94,7 @@ class RunningProxy:
         self._settings, self._credentials = settings, credentials
         self._servers.change(credentials, options)
         if (options.log_level, options.log_format) != (before.log_level, before.log_format):
-            log_to_terminal(options.log_level, options.log_format.value, again=True)
+            log_to_terminal(options.log_level, options.log_format, again=True)
         names = [change.name for change in changes] or ["imported settings"]
         self._proxy.front_end.settings_change = SettingsChange(time=time.time(), names=names)
         named = ", ".join(names)

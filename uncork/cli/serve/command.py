@@ -34,7 +34,6 @@ from uncork.server.tracing import tracing
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.services.worker_events import ServiceUnusable
-from uncork_workers.process.logs import LogFormat
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
@@ -55,7 +54,7 @@ def run(options: ServeOptions) -> int:
         WrongUsage: if a target cannot be served, or a GPU is missing.
         OSError: if a port cannot be opened.
     """
-    console = log_to_terminal(options.log_level, options.log_format.value)
+    console = log_to_terminal(options.log_level, options.log_format)
     options, services = to_start(options, warn=log.warning)
     with (
         open_listeners(options) as listeners,
@@ -161,7 +160,7 @@ async def _announce(
 
 async def _print(running: RunningSettings, listeners: Listeners, progress: StartupProgress) -> None:
     started = time.monotonic()
-    log_format: LogFormat = running.options.log_format.value
+    log_format = running.options.log_format
     described = {one.served.events.described: one for one in running.services.values()}
     done, _ = await asyncio.wait(described, return_when=asyncio.FIRST_EXCEPTION)
     shown = [

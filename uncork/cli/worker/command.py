@@ -19,11 +19,11 @@ from uncork.cli.usage import refusals
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import read_size
 from uncork.server.credentials import token_in
-from uncork.server.server_options import LogLevel, LogLines, readable
+from uncork.server.server_options import LogLevel, readable
 from uncork_workers.definition.loading import TargetError
 from uncork_workers.process.hosted_service import HostedService, StageFailed
 from uncork_workers.process.libc import keep_freed_memory
-from uncork_workers.process.logs import log_to_stderr
+from uncork_workers.process.logs import LogFormat, log_to_stderr
 from uncork_workers.process.remote_worker import MemoryExceeded, MemoryLimit, ReadyFile, RemoteWorker
 from uncork_workers.process.streams import outlive_readers
 from uncork_workers.process.worker import EXIT_LOAD, EXIT_SETUP
@@ -107,10 +107,10 @@ def worker(
             callback=readable(read_size),
         ),
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="Minimum level to log.")] = LogLevel.info,
+    log_level: Annotated[LogLevel, typer.Option(help="Minimum level to log.")] = "info",
     log_format: Annotated[
-        LogLines, typer.Option(help="Log as lines of text, or as one JSON object per line.")
-    ] = LogLines.text,
+        LogFormat, typer.Option(help="Log as lines of text, or as one JSON object per line.")
+    ] = "text",
 ) -> None:
     """Run a worker for a gateway on another machine.
 
@@ -129,7 +129,7 @@ def worker(
         ready = _ready_file(ready_file)
     keep_freed_memory()
     outlive_readers()
-    log_to_stderr(log_level, "worker", log_format=log_format.value)
+    log_to_stderr(log_level, "worker", log_format=log_format)
     try:
         with closing(HostedService(target, trust_pickle=trust_pickle)) as hosted:
             memory = MemoryLimit(None if max_memory is None else read_size(max_memory))

@@ -261,7 +261,7 @@ class Revision:
         if running.servers is not None:
             running.servers.change(self._credentials, options)
         if (options.log_level, options.log_format) != (before.log_level, before.log_format):
-            log_to_terminal(options.log_level, options.log_format.value, again=True)
+            log_to_terminal(options.log_level, options.log_format, again=True)
         if self.changes:
             names = [change.name for change in self.changes]
             gateway.front_end.settings_change = SettingsChange(time=time.time(), names=names)
