@@ -21,9 +21,9 @@ def per_second(rate: float) -> str:
     return f"{float(f'{rate:.4g}'):.10g}/s"
 
 
-def recorded(arrivals: str) -> int:
-    """Return the number of recorded times; 0 if the arrivals are of another kind."""
-    return len(recorded_times(Path(arrivals.removeprefix(REPLAY)))) if arrivals.startswith(REPLAY) else 0
+def recorded(arrivals: str) -> list[float]:
+    """Return the recorded times; none if the arrivals are of another kind."""
+    return recorded_times(Path(arrivals.removeprefix(REPLAY))) if arrivals.startswith(REPLAY) else []
 
 
 @dataclass(frozen=True, kw_only=True)

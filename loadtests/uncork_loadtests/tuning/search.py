@@ -110,7 +110,7 @@ def predict(model: Model, *, rate: float, workers: int, cap: int) -> Proposal:
         load=rate / carried,
     )
     # The parts of a recording have different rates.
-    whole = recorded(model.arrivals) or 1
+    whole = len(recorded(model.arrivals)) or 1
     requests = math.ceil(model.requests / whole) * whole
     seen = simulate(cell, _POLICY, model.seed, requests=requests)
     # The client's latency, and its goal, exceed the simulated ones by the overhead.

@@ -253,7 +253,7 @@ def _prove(request: TuningRequest, model: Model, proposal: Proposal, *, tell: Te
 
 def proof_plan(request: TuningRequest, *, rate: float) -> Plan:
     """Return the load test at a rate; its URL is set when the server runs."""
-    requests = max(_PROOF_REQUESTS, recorded(request.plan.arrivals))
+    requests = max(_PROOF_REQUESTS, len(recorded(request.plan.arrivals)))
     return replace(
         request.plan,
         # A file may be sorted by length, and the test may end before its last line.
@@ -279,7 +279,7 @@ def _proof(outcome: Outcome, cpu: Cpu | None, *, workers: int, predicted: Figure
         workers=workers,
         rate=outcome.plan.average_rate,
         seconds=outcome.measured_s,
-        recorded_s=recorded(outcome.plan.arrivals) / outcome.plan.average_rate,
+        recorded_s=len(recorded(outcome.plan.arrivals)) / outcome.plan.average_rate,
         predicted=predicted,
         measured=measured,
         **verdict(outcome, summary, cpu),

@@ -9,9 +9,8 @@ from uncork.cli.usage import in_options, named
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import argument, flags, option
 from uncork_dispatcher.simulator import ARRIVALS
-from uncork_dispatcher.simulator.traffic import recorded_times
 from uncork_loadtests.traffic.payloads import load_function, payload_of_files
-from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan
+from uncork_loadtests.traffic.plan import REPLAY, Payload, Plan, recorded
 from uncork_loadtests.traffic.random_rows import RandomRows, parse_range, parse_shape
 
 MOST_CLIENTS = 100_000
@@ -180,7 +179,7 @@ def seconds_of(options: LoadOptions, seconds: float | None, *, default: float) -
     if seconds is not None or not is_recorded:
         return default if seconds is None else seconds
     try:
-        times = recorded_times(Path(options.arrivals.removeprefix(REPLAY)))
+        times = recorded(options.arrivals)
     except (OSError, ValueError) as error:
         raise WrongUsage(f"--arrivals: {error}") from None
     # The last arrival must come before the end.

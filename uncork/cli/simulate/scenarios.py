@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,8 +12,7 @@ from uncork.config.option_fields import flags
 from uncork_dispatcher import make_policy
 from uncork_dispatcher.simulator import ALL_POLICIES, Cell, open_loop, row_lengths
 from uncork_dispatcher.simulator.cells import MOST_REQUESTS, requests_to_measure
-from uncork_dispatcher.simulator.traffic import recorded_times
-from uncork_loadtests.traffic.plan import REPLAY
+from uncork_loadtests.traffic.plan import recorded
 
 LOADS = "0.05,0.2,0.5,0.8,0.95"
 """Loads when none are given."""
@@ -63,7 +61,7 @@ def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[C
         WrongUsage: if a number is malformed or out of range, or there are no such arrivals.
     """
     try:
-        trace = _trace(arrivals) if arrivals.startswith(REPLAY) else []
+        trace = recorded(arrivals)
         if not trace:
             open_loop(arrivals, rate=1.0, count=1, random_=Random(0))
     except OSError as error:
@@ -81,10 +79,6 @@ def open_cells(model: dict[str, Any], load: str | None, arrivals: str) -> list[C
             ) from None
     loads = _numbers("--load", LOADS if load is None else load, float, like="0.2,0.5,0.8")
     return [_cell(**model, arrivals=arrivals, load=share) for share in loads]
-
-
-def _trace(arrivals: str) -> list[float]:
-    return recorded_times(Path(arrivals.removeprefix(REPLAY)))
 
 
 def _cell(**fields: Any) -> Cell:
@@ -123,8 +117,8 @@ def policy_names(given: list[str], *, limit_rows: int) -> list[str]:
 
 def whole_traces(cells: list[Cell]) -> int | None:
     """Return a number of requests for whole passes over a recording, whose parts have other rates."""
-    if not cells[0].arrivals.startswith(REPLAY):
+    length = len(recorded(cells[0].arrivals))
+    if not length:
         return None
-    length = len(_trace(cells[0].arrivals))
     passes = math.ceil(max(map(requests_to_measure, cells)) / length)
     return length * max(1, min(passes, MOST_REQUESTS // length))
