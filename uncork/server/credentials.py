@@ -19,6 +19,21 @@ OF_WORKERS = ("worker_token_file", "worker_tls_cert", "worker_tls_key", "worker_
 OF_SERVERS = ("server_ca",)
 FILES = (*OF_CLIENTS, *OF_WORKERS, *OF_SERVERS)
 """The options that name the files; the last is the proxy's."""
+_IMPORTED = ("inference_service", "model_settings")
+
+
+def files_of(options: Any) -> list[str]:
+    """Return the files that the settings of a server come from."""
+    files = (options.config, *(getattr(options, name, None) for name in (*FILES, *_IMPORTED)))
+    return [str(file) for file in files if file is not None]
+
+
+def check_watched(options: Any) -> None:
+    """Raise WrongUsage if a server is to watch the files of its settings and has none."""
+    if options.watch_config and not files_of(options):
+        raise WrongUsage(
+            "--watch-config requires --config, or a file of keys, certificates, a token or imported settings"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from uncork.server.credentials import Credentials
 from uncork.server.options import ServeOptions
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
-from uncork.server.running.service import Place, RunningService
+from uncork.server.running.service import RunningService
 from uncork.server.running.settings import RunningSettings
 from uncork.server.services import service_settings, services_of
 from uncork.server.workers.requirements import require_resources
@@ -47,7 +47,7 @@ async def running_services(options: ServeOptions, *, admin: bool) -> AsyncIterat
             await stack.enter_async_context(_started(running, services))
         except (OSError, ReplacementFailed, WrongUsage) as error:
             raise RuntimeError(f"{', '.join(options.target or ())} does not start: {error}") from None
-        yield running.place.gateway.front_end
+        yield running.gateway.front_end
 
 
 def _running(options: ServeOptions, folder: Path, *, admin: bool) -> RunningSettings:
@@ -58,16 +58,14 @@ def _running(options: ServeOptions, folder: Path, *, admin: bool) -> RunningSett
 
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     failed.add_done_callback(_log_failure)
-    gateway = Gateway(settings_with(options, None))
-    place = Place(
-        gateway=gateway,
-        admin_url="",
-        folder=folder,
+    return RunningSettings(
+        options=options,
+        credentials=Credentials(),
+        gateway=Gateway(settings_with(options, None)),
         settings=settings_with,
-        keys=lambda: None,
+        folder=folder,
         failed=failed,
     )
-    return RunningSettings(options=options, credentials=Credentials(), place=place, servers=None, services={})
 
 
 def _log_failure(failed: asyncio.Future[None]) -> None:
@@ -78,11 +76,11 @@ def _log_failure(failed: asyncio.Future[None]) -> None:
 @asynccontextmanager
 async def _started(running: RunningSettings, services: dict[str, ServeOptions]) -> AsyncIterator[None]:
     """Run the services of a server until the block ends; it begins when all are ready."""
-    gateway = running.place.gateway
-    reloader = gateway.repository = Reloader(gateway, running)
+    gateway = running.gateway
+    reloader = gateway.repository = Reloader(running)
     try:
         for name, own in services.items():
-            running.services[name] = await RunningService.open(name, own, running.place)
+            running.services[name] = await RunningService.open(name, own, running)
         for service in running.services.values():
             service.start()
         await asyncio.gather(*(service.first_ready() for service in running.services.values()))

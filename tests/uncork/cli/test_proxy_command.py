@@ -24,8 +24,8 @@ from uncork.cli.app import app
 from uncork.cli.proxy import command
 from uncork.cli.proxy.options import ProxyOptions
 from uncork.server import listeners
+from uncork.server.credentials import files_of
 from uncork.server.listeners import Listeners
-from uncork.server.running.server import files_of
 from uncork.server.server_options import ServerOptions
 from uncork_workers.extras import install_command
 

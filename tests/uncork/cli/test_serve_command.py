@@ -13,14 +13,14 @@ from rich.console import Console
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.running import turns
+from tests.uncork.server.running.stopped import stopped
 from uncork.cli.serve.command import _announce
 from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.server.listeners import open_listeners
 from uncork.server.options import ServeOptions
-from uncork.server.running.service import Place, RunningService
+from uncork.server.running.service import RunningService
 from uncork.server.running.settings import RunningSettings
-from uncork.server.services import service_settings, services_of
-from uncork_gateway import Gateway, GatewaySettings
+from uncork.server.services import services_of
 
 
 @asynccontextmanager
@@ -30,20 +30,9 @@ async def starting(
     """Announce two services, whose workers have not begun."""
     options = ServeOptions(target=["a=x.py:A", "b=x.py:B"], port=0, state=False)
     with open_listeners(options) as listeners:
-        gateway = Gateway(GatewaySettings())
-        place = Place(
-            gateway=gateway,
-            admin_url="",
-            folder=folder,
-            settings=lambda own, keys: GatewaySettings(**service_settings(own)),
-            keys=lambda: None,
-            failed=asyncio.get_running_loop().create_future(),
-        )
-        running = RunningSettings(
-            options=options, credentials=listeners.credentials, place=place, servers=None, services={}
-        )
+        running = stopped(options, folder, credentials=listeners.credentials)
         for name, own in services_of(options).items():
-            running.services[name] = await RunningService.open(name, own, place)
+            running.services[name] = await RunningService.open(name, own, running)
         progress = StartupProgress(running, console=Console(file=io.StringIO()))
         announcing = asyncio.create_task(_announce(running, listeners, background, progress))
         await turns()
@@ -55,7 +44,7 @@ async def starting(
             await asyncio.gather(announcing, *background, return_exceptions=True)
             for each in running.services.values():
                 await each.close()
-            gateway.front_end.close()
+            running.gateway.front_end.close()
 
 
 async def test_a_service_that_is_removed_while_it_starts_is_not_waited_for(
@@ -63,7 +52,7 @@ async def test_a_service_that_is_removed_while_it_starts_is_not_waited_for(
 ) -> None:
     """As by a client that unloads it."""
     async with starting(tmp_path) as (running, announcing):
-        gateway = running.place.gateway
+        gateway = running.gateway
         removed, left = running.services.values()
         await gateway.remove(removed.served)
         assert capsys.readouterr().out == ""
@@ -98,7 +87,7 @@ async def test_a_failure_ends_the_server_although_services_still_start(
         if fails == "a task":
             ended.set()
         else:
-            running.place.failed.set_exception(RuntimeError("broken"))
+            running.failed.set_exception(RuntimeError("broken"))
         await turns()
         assert announcing.done()
         with pytest.raises(RuntimeError, match="broken"):

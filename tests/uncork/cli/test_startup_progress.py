@@ -13,7 +13,7 @@ from rich.console import Console
 
 from uncork.cli.serve import startup_progress
 from uncork.cli.serve.startup_progress import StartupProgress
-from uncork.server.running.server import RunningServer
+from uncork.server.running.service import RunningServer
 from uncork_gateway.backends.worker_failures import WorkerStartup
 
 

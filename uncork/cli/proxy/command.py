@@ -15,11 +15,10 @@ from uncork.cli.proxy.options import OPTIONS, ProxyOptions
 from uncork.cli.proxy.running import RunningProxy
 from uncork.cli.serve import banner
 from uncork.cli.usage import exit_code, in_options
-from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import DIFF, RELOAD, listening
+from uncork.server.credentials import check_watched
 from uncork.server.listeners import Listeners, open_listeners
 from uncork.server.otlp_metrics import sending_metrics
-from uncork.server.running.server import NO_FILES, files_of
 from uncork.server.servers import Servers
 from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
@@ -43,8 +42,7 @@ def _run(options: ProxyOptions) -> int:
     options.check_servers()
     imported = options.imported()
     settings = options.settings(imported)
-    if options.watch_config and not files_of(options):
-        raise WrongUsage(NO_FILES)
+    check_watched(options)
     log_to_terminal(options.log_level, options.log_format)
     with open_listeners(options) as listeners, tracing(options.traces, os.environ) as traces:
         settings = replace(

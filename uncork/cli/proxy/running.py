@@ -10,10 +10,9 @@ from uncork.cli.usage import in_options
 from uncork.config.changes import Change, Effect, value_text
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
-from uncork.server.credentials import Credentials, read_credentials, renewed
+from uncork.server.credentials import Credentials, files_of, read_credentials, renewed
 from uncork.server.running.changes import changes_of_proxy
 from uncork.server.running.reloading import changed_settings, not_reloaded, refuse_restart
-from uncork.server.running.server import files_of
 from uncork.server.servers import Servers
 from uncork.server.serving import log_to_terminal
 from uncork_gateway.pages.status.document import SettingsChange

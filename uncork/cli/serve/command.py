@@ -25,7 +25,7 @@ from uncork.server.options import ServeOptions
 from uncork.server.otlp_metrics import sending_metrics
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
-from uncork.server.running.service import Place, RunningService
+from uncork.server.running.service import RunningService
 from uncork.server.running.settings import RunningSettings, to_start
 from uncork.server.servers import Servers
 from uncork.server.services import errors_of, service_settings
@@ -87,30 +87,25 @@ async def _serve(
     running = RunningSettings(
         options=options,
         credentials=listeners.credentials,
-        place=Place(
-            gateway=gateway,
-            admin_url=listeners.admin_url,
-            folder=folder,
-            settings=settings_with,
-            keys=lambda: running.credentials.keys,
-            failed=asyncio.get_running_loop().create_future(),
-        ),
+        gateway=gateway,
+        settings=settings_with,
+        folder=folder,
+        failed=asyncio.get_running_loop().create_future(),
+        admin_url=listeners.admin_url,
         servers=servers,
-        services={},
     )
     try:
         for name, own in services.items():
             with errors_of(name):
-                running.services[name] = await RunningService.open(name, own, running.place)
+                running.services[name] = await RunningService.open(name, own, running)
         return await _run(running, servers, listeners, console)
     finally:
         gateway.front_end.close()
 
 
 async def _run(running: RunningSettings, servers: Servers, listeners: Listeners, console: Console) -> int:
-    options, place = running.options, running.place
-    reloader = Reloader(place.gateway, running)
-    place.gateway.repository = reloader
+    options, front_end = running.options, running.gateway.front_end
+    reloader = running.gateway.repository = Reloader(running)
     progress = StartupProgress(running, console=console)
     background: list[asyncio.Task[None]] = []
 
@@ -129,10 +124,10 @@ async def _run(running: RunningSettings, servers: Servers, listeners: Listeners,
         background.append(asyncio.create_task(reloader.watch_settings()))
     try:
         handlers = {RELOAD: reloader.reload_requested, DIFF: reloader.diff_requested}
-        metrics = place.gateway.front_end.exposition.registry
+        metrics = front_end.exposition.registry
         async with listening(listeners.port, handlers), sending_metrics(metrics, os.environ):
             return await serve_until_signal(
-                place.gateway.front_end,
+                front_end,
                 servers,
                 announcing=_announce(running, listeners, background, progress),
                 options=lambda: running.options,
@@ -152,7 +147,7 @@ async def _announce(
     """Print what is served, and when it is ready; raise the errors of background tasks."""
     tasks = [asyncio.create_task(one) for one in (progress.run(), _print(running, listeners, progress))]
     try:
-        await asyncio.gather(*tasks, running.place.failed, *background)
+        await asyncio.gather(*tasks, running.failed, *background)
     finally:
         for task in tasks:
             task.cancel()
@@ -171,6 +166,6 @@ async def _print(running: RunningSettings, listeners: Listeners, progress: Start
     lines = banner.of_services(shown, listeners=listeners)
     progress.hide()
     banner.print_lines(lines, log_format)
-    await running.place.gateway.front_end.ready.wait()
+    await running.gateway.front_end.ready.wait()
     progress.hide()
     banner.print_ready(time.monotonic() - started, log_format)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from uncork.server.running.server import RunningServer
+from uncork.server.running.service import RunningServer
 from uncork_dispatcher.wording import plural
 from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_workers.terminal_logs import is_watched

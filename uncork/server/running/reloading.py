@@ -13,10 +13,9 @@ from typing import Any
 from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
+from uncork.server.credentials import files_of
 from uncork.server.running.revision import Revision
-from uncork.server.running.server import files_of
 from uncork.server.running.settings import RunningSettings
-from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded, TooManyChanges
 from uncork_workers.supervision.file_watching import FileWatcher
 from uncork_workers.supervision.supervisor import ReplacementFailed
@@ -43,8 +42,7 @@ class Reloader:
     the code may have changed meanwhile. Reloads by the operator go before clients' changes that wait.
     """
 
-    def __init__(self, gateway: Gateway, settings: RunningSettings) -> None:
-        self._gateway = gateway
+    def __init__(self, settings: RunningSettings) -> None:
         self._settings = settings
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[Outcome]] = set()
@@ -84,7 +82,7 @@ class Reloader:
             # The others may take minutes; their files are watched from then on.
             await asyncio.wait(described, return_when=asyncio.FIRST_COMPLETED)
         watch = FileWatcher(
-            lambda: {file for service in self._gateway.services for file in service.events.files}
+            lambda: {file for service in self._settings.gateway.services for file in service.events.files}
         )
         async with aclosing(watch.changes()) as changes:
             async for files in changes:
@@ -186,7 +184,7 @@ class Reloader:
                     self._settings.unloaded.difference_update(revision.forgotten)
                     return Outcome(0, "no setting has changed")
             except ReplacementFailed as error:
-                is_serving = any(one.view.any_ready for one in self._gateway.services)
+                is_serving = any(one.view.any_ready for one in self._settings.gateway.services)
                 state = "the old workers keep running" if is_serving else "no worker is ready"
                 return not_reloaded(reason, failed, state, error)
             except (WrongUsage, ValueError) as error:

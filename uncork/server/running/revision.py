@@ -13,8 +13,7 @@ from uncork.config.changes import Change, Effect, needing
 from uncork.server.credentials import Credentials, read_worker_credentials, renewed
 from uncork.server.options import ServeOptions
 from uncork.server.running.changes import changes_between, changes_of_server, changes_of_services
-from uncork.server.running.server import RunningServer
-from uncork.server.running.service import RunningService
+from uncork.server.running.service import RunningServer, RunningService
 from uncork.server.services import ONLY, about, errors_of, with_all_workers
 from uncork.server.serving import log_to_terminal
 from uncork.server.workers.requirements import require_resources
@@ -179,18 +178,18 @@ class Revision:
         Unless they are adopted, they end with ``stack``.
         """
         added: dict[str, RunningService] = {}
-        place = self._running.place
+        running = self._running
 
         async def undo() -> None:
             for name, service in added.items():
-                if self._running.services.get(name) is not service:
-                    await place.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
+                if running.services.get(name) is not service:
+                    await running.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
                     await service.close()
 
         stack.push_async_callback(undo)
         for name in self._added:
             with _failed_start_of(name):
-                added[name] = await RunningService.open(name, self._services[name], place)
+                added[name] = await RunningService.open(name, self._services[name], running)
             added[name].served.view.is_in_force = False
             added[name].start()
         for name, service in added.items():
@@ -199,7 +198,7 @@ class Revision:
         return added
 
     async def _stop(self, service: RunningService) -> None:
-        await self._running.place.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
+        await self._running.gateway.remove(service.served, timeout_s=self._options.drain_timeout)
         await service.close()
         self._running.leaving.remove(service)
 
@@ -237,7 +236,7 @@ class Revision:
         await asyncio.gather(*withdrawing)
 
     def _settings(self, name: str) -> GatewaySettings:
-        return self._running.place.settings(self._services[name], self._credentials.keys)
+        return self._running.settings(self._services[name], self._credentials.keys)
 
     def _adopt(self, added: Mapping[str, RunningService]) -> None:
         """Apply the settings that clients of the services do not see; this cannot fail."""
@@ -255,8 +254,8 @@ class Revision:
                 service.kept.options = own
             service.supervisor.start_by(self._starters[name])
             service.recycler.limits = own.recycling
-        gateway = running.place.gateway
-        gateway.change(running.place.settings(options, self._credentials.keys))
+        gateway = running.gateway
+        gateway.change(running.settings(options, self._credentials.keys))
         gateway.front_end.readiness_changed()
         if running.servers is not None:
             running.servers.change(self._credentials, options)

@@ -1,4 +1,4 @@
-"""One service of a running ``uncork serve``: what the gateway knows of it, and what starts its workers."""
+"""A running ``uncork serve``, and each of its services: what the gateway knows of it, and its workers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from uncork.server.credentials import WorkerCredentials, read_worker_credentials
+from uncork.server.credentials import Credentials, WorkerCredentials, read_worker_credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running.kept_estimates import KeptEstimates
+from uncork.server.servers import Servers
+from uncork.server.services import about
 from uncork.server.workers.placement import STANDBYS_SOCKET, WORKERS_SOCKET, StarterWith, launching
 from uncork.server.workers.worker_port import open_worker_port, waiting_for_workers
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.auth import ApiKeys
+from uncork_gateway.backends.worker_failures import WorkerStartup
 from uncork_gateway.backends.worker_listener import WorkerPort
 from uncork_gateway.services.scaling import Scaling
 from uncork_gateway.services.served_service import ServedService
@@ -33,24 +36,60 @@ WithSettings = Callable[[ServeOptions, ApiKeys | None], GatewaySettings]
 """Returns the settings of a service with these options, and those of the server with these API keys."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where services run.
+@dataclass(slots=True, kw_only=True)
+class RunningServer:
+    """A server: its services, and the current settings.
 
     Attributes:
-        admin_url: the base URL for operators.
-        folder: a private folder, in which each has one of its own.
+        credentials: the keys and certificates that are in force.
+        folder: a private folder, in which each service has one of its own.
         failed: gets the first unexpected error of what keeps workers running.
+        admin_url: the base URL for operators.
+        servers: serve clients; None if another application does.
+        leaving: services that a reload has removed, and that answer what they have accepted.
+        unloaded: services that clients have unloaded; a reload does not start them again.
         oom_kills: counts the processes that the kernel kills.
     """
 
+    options: ServeOptions
+    credentials: Credentials
     gateway: Gateway
-    admin_url: str
-    folder: Path
     settings: WithSettings
-    keys: Callable[[], ApiKeys | None]
+    folder: Path
     failed: asyncio.Future[None]
+    admin_url: str = ""
+    servers: Servers | None = None
+    services: dict[str, RunningService] = field(default_factory=dict)
+    leaving: list[RunningService] = field(default_factory=list)
+    unloaded: set[str] = field(default_factory=set)
     oom_kills: OomKills = field(default_factory=OomKills.here)
+
+    @property
+    def draining(self) -> bool:
+        return self.gateway.front_end.draining
+
+    def expected(self) -> list[str]:
+        """Return the names of the workers that are to start first."""
+        return [
+            about(name, f"worker {index}")
+            for name, service in self.services.items()
+            for index in range(service.options.worker_count.first)
+        ]
+
+    def starts(self) -> dict[str, WorkerStartup]:
+        """Return the stages of the workers that are not ready."""
+        return {
+            about(name, f"worker {index}"): start
+            for name, service in self.services.items()
+            for index, start in service.served.events.failures.starts().items()
+        }
+
+    def ready_workers(self) -> set[str]:
+        return {
+            about(name, f"worker {index}")
+            for name, service in self.services.items()
+            for index in service.served.pool.ready()
+        }
 
 
 @dataclass(kw_only=True, eq=False)
@@ -81,7 +120,7 @@ class RunningService:
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def open(cls, name: str, options: ServeOptions, place: Place) -> RunningService:
+    async def open(cls, name: str, options: ServeOptions, server: RunningServer) -> RunningService:
         """Open what the service needs; its workers start with :meth:`start`.
 
         Raises:
@@ -89,11 +128,11 @@ class RunningService:
             OSError: if a port cannot be opened.
         """
         supervisor: Supervisor
-        settings = place.settings(options, place.keys())
-        served = place.gateway.add(settings, _actions(lambda: supervisor), name=name or None)
+        settings = server.settings(options, server.credentials.keys)
+        served = server.gateway.add(settings, _actions(lambda: supervisor), name=name or None)
         try:
             async with AsyncExitStack() as resources:
-                folder = _folder_in(place.folder)
+                folder = _folder_in(server.folder)
                 resources.callback(lambda: shutil.rmtree(folder, ignore_errors=True))
                 on_ray = options.ray_address is not None
                 credentials = read_worker_credentials(options, on_ray=on_ray)
@@ -102,7 +141,7 @@ class RunningService:
                 )
                 waiting = served.events.failures.waiting
                 launcher, starter_with = await resources.enter_async_context(
-                    launching(options, folder, port, on_waiting=waiting, oom_kills=place.oom_kills)
+                    launching(options, folder, port, on_waiting=waiting, oom_kills=server.oom_kills)
                 )
                 first_exit: asyncio.Future[str] = asyncio.get_running_loop().create_future()
                 supervisor = _supervisor(options, launcher, served, first_exit)
@@ -110,7 +149,7 @@ class RunningService:
                 await served.pool.listen(str(folder / STANDBYS_SOCKET), standby=True)
                 kept = await _recalled(name, options, served)
                 if port is not None:
-                    _listen_on_tcp(served, port, options, place.admin_url)
+                    _listen_on_tcp(served, port, options, server.admin_url)
                 return cls(
                     name=name,
                     options=options,
@@ -122,10 +161,10 @@ class RunningService:
                     port=port,
                     resources=resources.pop_all(),
                     first_exit=first_exit,
-                    failed=place.failed,
+                    failed=server.failed,
                 )
         except BaseException:
-            await place.gateway.remove(served)
+            await server.gateway.remove(served)
             raise
 
     def renew(self, credentials: WorkerCredentials) -> None:

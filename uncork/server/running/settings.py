@@ -6,11 +6,11 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from uncork.config.errors import WrongUsage
-from uncork.server.credentials import read_credentials, read_worker_credentials
+from uncork.server.credentials import check_watched, read_credentials, read_worker_credentials
 from uncork.server.listeners import check_listeners
 from uncork.server.options import ServeOptions
 from uncork.server.running.revision import Revision
-from uncork.server.running.server import NO_FILES, RunningServer, files_of
+from uncork.server.running.service import RunningServer
 from uncork.server.services import ONLY, errors_of, services_of, with_all_workers
 from uncork.server.workers.placement import check_placement
 from uncork.server.workers.requirements import require_resources
@@ -24,8 +24,7 @@ def check_options(options: ServeOptions, services: dict[str, ServeOptions]) -> N
     Raises:
         WrongUsage: if they contradict each other.
     """
-    if options.watch_config and not files_of(options):
-        raise WrongUsage(NO_FILES)
+    check_watched(options)
     for name, one in services.items():
         with errors_of(name):
             check_placement(one)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from uncork.server.credentials import read_credentials, read_worker_credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running import reloading
 from uncork.server.running.reloading import Reloader
-from uncork.server.running.service import Place, RunningService
+from uncork.server.running.service import RunningService
 from uncork.server.running.settings import RunningSettings
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded, TooManyChanges
@@ -58,7 +58,7 @@ class Server:
         self.gate.set()
         self.settling, self.settled = asyncio.Event(), asyncio.Event()
         self.settled.set()
-        self.reloader = Reloader(cast(Gateway, self.gateway), cast(RunningSettings, self))
+        self.reloader = Reloader(cast(RunningSettings, self))
 
     def read(self) -> Server:
         self.done.append("read")
@@ -377,18 +377,24 @@ async def test_clients_share_the_last_change_of_a_service_that_waits() -> None:
     assert on.unloaded == set()
 
 
-async def test_the_name_that_a_client_sends_forges_no_log_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    options = ServeOptions(target=["a.py:A", "b.py:B"])
-    settings = RunningSettings(
+def settings_of(options: ServeOptions, **more: Any) -> RunningSettings:
+    """Settings that are read, but not applied."""
+    nothing: Any = None
+    return RunningSettings(
         options=options,
         credentials=read_credentials(options),
-        place=cast(Place, None),
-        servers=None,
-        services={},
+        gateway=cast(Gateway, Services()),
+        settings=nothing,
+        folder=nothing,
+        failed=nothing,
+        **more,
     )
+
+
+async def test_the_name_that_a_client_sends_forges_no_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     name = "x\n2026-01-01 ERROR forged" + "x" * 30_000
-    reloader = Reloader(cast(Gateway, Services()), settings)
+    reloader = Reloader(settings_of(ServeOptions(target=["a.py:A", "b.py:B"])))
     for change in (reloader.load, reloader.unload):
         with pytest.raises(NotLoaded, match="no service 'x"):
             await change(name)
@@ -400,11 +406,8 @@ def test_nothing_is_loaded_next_to_a_service_without_a_name() -> None:
     """From one service without a name to several takes a restart."""
     options = ServeOptions(target=["wine.py:Wine"])
     only = SimpleNamespace(options=options, credentials=read_worker_credentials(options, on_ray=False))
-    settings = RunningSettings(
-        options=replace(options, reread=lambda: ServeOptions(target=["wine=wine.py:Wine", "a.py:Beer"])),
-        credentials=read_credentials(options),
-        place=cast(Place, None),
-        servers=None,
+    settings = settings_of(
+        replace(options, reread=lambda: ServeOptions(target=["wine=wine.py:Wine", "a.py:Beer"])),
         services={"": cast(RunningService, only)},
     )
 
@@ -416,28 +419,14 @@ def test_nothing_is_loaded_next_to_a_service_without_a_name() -> None:
 def test_a_worker_port_cannot_lose_its_token() -> None:
     """Otherwise workers would need the former one, until the next start is refused."""
     options = ServeOptions(workers="0", worker_port=7000, worker_token_file=Path("token"))
-    settings = RunningSettings(
-        options=replace(options, reread=lambda: replace(options, worker_token_file=None)),
-        credentials=read_credentials(options),
-        place=cast(Place, None),
-        servers=None,
-        services={},
-    )
+    settings = settings_of(replace(options, reread=lambda: replace(options, worker_token_file=None)))
     with pytest.raises(WrongUsage, match=r"^--worker-port requires --worker-token-file, a file with"):
         settings.read()
 
 
 async def test_only_a_reload_forgets_unloaded_services_that_are_no_longer_configured() -> None:
     """Otherwise one that is configured again would start, although nothing has changed in between."""
-    options = ServeOptions(target=["wine=wine.py:Wine"])
-    settings = RunningSettings(
-        options=options,
-        credentials=read_credentials(options),
-        place=cast(Place, None),
-        servers=None,
-        services={},
-        unloaded={"wine", "beer"},
-    )
+    settings = settings_of(ServeOptions(target=["wine=wine.py:Wine"]), unloaded={"wine", "beer"})
     revision = settings.read()
     assert (settings.unloaded, revision.forgotten) == ({"wine", "beer"}, {"beer"})
     assert list(revision.services) == []

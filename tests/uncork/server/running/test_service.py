@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 from tests.gateway.running import turns
+from tests.uncork.server.running.stopped import stopped
 from tests.workers.supervision.test_far_launcher import FarLauncher
 from uncork.server.options import ServeOptions
-from uncork.server.running.service import Place, RunningService, _scaling
-from uncork.server.services import service_settings
+from uncork.server.running.service import RunningService, _scaling
 from uncork_gateway import Gateway, GatewaySettings
 from uncork_gateway.services.worker_events import SupervisorActions
 from uncork_workers.supervision.supervisor import Supervisor
@@ -15,21 +15,14 @@ from uncork_workers.supervision.supervisor import Supervisor
 
 async def test_a_service_that_ends_leaves_no_folder(tmp_path: Path) -> None:
     """Clients may load and unload services for as long as the server runs."""
-    gateway = Gateway(GatewaySettings())
-    place = Place(
-        gateway=gateway,
-        admin_url="",
-        folder=tmp_path,
-        settings=lambda own, keys: GatewaySettings(**service_settings(own)),
-        keys=lambda: None,
-        failed=asyncio.get_running_loop().create_future(),
-    )
-    service = await RunningService.open("digits", ServeOptions(target=["a.py:Digits"], state=False), place)
+    options = ServeOptions(target=["a.py:Digits"], state=False)
+    server = stopped(options, tmp_path)
+    service = await RunningService.open("digits", options, server)
     assert names_in(tmp_path) == ["0"]
-    await gateway.remove(service.served)
+    await server.gateway.remove(service.served)
     await service.close()
     assert not names_in(tmp_path)
-    gateway.front_end.close()
+    server.gateway.front_end.close()
 
 
 async def test_sizes_that_wait_for_each_other_leave_no_worker_expected() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.uncork.config.asking import options_of
-from uncork.server.credentials import Credentials
+from tests.uncork.server.running.stopped import stopped
 from uncork.server.options import ServeOptions
-from uncork.server.running.service import Place
-from uncork.server.running.settings import RunningSettings, to_start
-from uncork.server.services import service_settings
-from uncork_gateway import Gateway, GatewaySettings
+from uncork.server.running.settings import to_start
 
 FILES = 2000
 ONE = "[services.a]\ntarget = 'a.py:A'\nworkers = '2-6'\n"
@@ -48,20 +44,10 @@ def test_clients_leave_files_for_the_workers_of_all_services(tmp_path: Path, tex
 
 async def test_a_reload_leaves_files_for_the_workers_of_all_services(tmp_path: Path) -> None:
     options = configured(tmp_path / "uncork.toml", ONE)
-    gateway = Gateway(GatewaySettings())
-    place = Place(
-        gateway=gateway,
-        admin_url="",
-        folder=tmp_path,
-        settings=lambda own, keys: GatewaySettings(**service_settings(own)),
-        keys=lambda: None,
-        failed=asyncio.get_running_loop().create_future(),
-    )
-    running = RunningSettings(
-        options=options, credentials=Credentials(), place=place, servers=None, services={}
-    )
+    running = stopped(options, tmp_path)
+    front_end = running.gateway.front_end
     for text, workers in ((TWO, 9), (ONE, 6)):
         configured(tmp_path / "uncork.toml", text)
         await running.read().apply()
-        assert gateway.front_end.listener.limits.max_connections == FILES - 100 - 4 * workers
-    gateway.front_end.close()
+        assert front_end.listener.limits.max_connections == FILES - 100 - 4 * workers
+    front_end.close()
