@@ -38,15 +38,17 @@ def check_watched(options: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What the files of a server's clients said when they were read.
+    """What the files for the clients of a server, or for the workers of a service, said when they were read.
 
     Attributes:
         keys: the accepted API keys; None if clients need none.
-        tls, grpc_tls: for HTTP and gRPC; None for plain TCP.
+        token: what workers must know; None without a file.
+        tls, grpc_tls: for HTTP or workers, and for gRPC; None for plain TCP.
         contents: a digest of each file, by option.
     """
 
     keys: ApiKeys | None = None
+    token: bytes | None = None
     tls: ssl.SSLContext | None = None
     grpc_tls: ssl.SSLContext | None = None
     contents: Mapping[str, bytes] = field(default_factory=dict)
@@ -69,21 +71,7 @@ def read_credentials(options: Any) -> Credentials:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerCredentials:
-    """What the files for workers of a service said when they were read.
-
-    Attributes:
-        token: what workers must know; None without a file.
-        contents: a digest of each file, by option.
-    """
-
-    token: bytes | None
-    tls: ssl.SSLContext | None
-    contents: Mapping[str, bytes] = field(default_factory=dict)
-
-
-def read_worker_credentials(options: Any, *, on_ray: bool) -> WorkerCredentials:
+def read_worker_credentials(options: Any, *, on_ray: bool) -> Credentials:
     """Read the files for workers. Those on Ray get what they need when Ray starts them: nothing is renewed.
 
     Raises:
@@ -91,7 +79,7 @@ def read_worker_credentials(options: Any, *, on_ray: bool) -> WorkerCredentials:
     """
     file = options.worker_token_file
     contents = {} if on_ray else _contents_of(options, OF_WORKERS)
-    return WorkerCredentials(
+    return Credentials(
         token=None if file is None else token_in(file, option="--worker-token-file"),
         tls=server_tls(
             options.worker_tls_cert,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from uncork.server.credentials import Credentials, WorkerCredentials, read_worker_credentials
+from uncork.server.credentials import Credentials, read_worker_credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running.kept_estimates import KeptEstimates
 from uncork.server.servers import Servers
@@ -108,7 +108,7 @@ class RunningService:
     supervisor: Supervisor
     starter_with: StarterWith
     kept: KeptEstimates | None
-    credentials: WorkerCredentials
+    credentials: Credentials
     port: WorkerPort | None
     resources: AsyncExitStack
     first_exit: asyncio.Future[str]
@@ -167,7 +167,7 @@ class RunningService:
             await server.gateway.remove(served)
             raise
 
-    def renew(self, credentials: WorkerCredentials) -> None:
+    def renew(self, credentials: Credentials) -> None:
         """Require another token and use other certificates for the workers that connect from now on."""
         port, self.credentials = self.port, credentials
         if port is None or self.options.ray_address is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from uncork.config.errors import WrongUsage
 from uncork.config.option_fields import flags, option
-from uncork.server.credentials import WorkerCredentials
+from uncork.server.credentials import Credentials
 from uncork.server.listeners import listening_socket
 from uncork.server.server_options import ServerOptions
 from uncork_gateway.backends.worker_listener import WorkerPort
@@ -115,7 +115,7 @@ def check_connections(options: WorkerPortOptions, *, workers: int, on_ray: bool)
 
 @contextmanager
 def open_worker_port(
-    options: WorkerPortOptions, credentials: WorkerCredentials, *, workers: int, on_ray: bool = False
+    options: WorkerPortOptions, credentials: Credentials, *, workers: int, on_ray: bool = False
 ) -> Iterator[WorkerPort | None]:
     """Listen for workers until the block ends; give None if all are on this machine.
 
