@@ -23,7 +23,6 @@ import msgspec
 import numpy as np
 import uvloop
 
-from uncork_loadtests.generator.http_reply import ReplyError
 from uncork_loadtests.generator.samples import SAMPLE, Samples
 from uncork_loadtests.generator.share import Progress, ShareResult, run_share, traffic_of
 from uncork_loadtests.traffic.plan import Plan
@@ -145,7 +144,7 @@ def _calm_garbage_collector() -> None:
 def main() -> None:
     try:
         uvloop.run(_generate(Path(sys.argv[1]), int(sys.argv[2]), stream=STREAM in sys.argv[3:]))
-    except (OSError, ReplyError, ValueError) as error:
+    except (OSError, ValueError) as error:
         _write(Frame(failed=str(error)))
         raise SystemExit(1) from None
 

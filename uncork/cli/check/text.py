@@ -18,19 +18,11 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 def text(services: Mapping[str, Figures], findings: Sequence[Finding]) -> Iterator[RenderableType]:
     if ONLY in services:
-        figures = services[ONLY]
-        yield _apis(figures)
-        yield from _safe(figures)
-        yield from _findings(findings)
-        yield _summary(figures.service, findings)
+        yield from _of_service(services[ONLY].service, services[ONLY], findings)
         return
     for name, figures in services.items():
-        yield Text.assemble(("service ", "bold"), (name, "bold"))
-        yield _apis(figures)
-        yield from _safe(figures)
-        own = _about(name, findings)
-        yield from _findings(own)
-        yield _summary(name, own)
+        yield Text(f"service {name}", "bold")
+        yield from _of_service(name, figures, _about(name, findings))
         yield ""
     needs = needs_of({name: figures.plan for name, figures in services.items()})
     if needs.workers:
@@ -46,6 +38,13 @@ def as_json(services: Mapping[str, Figures], findings: Sequence[Finding]) -> byt
     each = {name: _document(figures, _about(name, findings)) for name, figures in services.items()}
     needs = needs_of({name: figures.plan for name, figures in services.items()})
     return as_document({"services": each, "findings": _listed(_about("", findings)), "needs": needs})
+
+
+def _of_service(name: str, figures: Figures, findings: Sequence[Finding]) -> Iterator[RenderableType]:
+    yield _apis(figures)
+    yield from _safe(figures)
+    yield from _findings(findings)
+    yield _summary(name, findings)
 
 
 def _about(service: str, findings: Sequence[Finding]) -> list[Finding]:
