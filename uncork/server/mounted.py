@@ -13,8 +13,7 @@ from uncork.server.credentials import Credentials
 from uncork.server.options import ServeOptions
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
-from uncork.server.running.service import RunningService
-from uncork.server.running.settings import RunningSettings
+from uncork.server.running.service import RunningServer, RunningService
 from uncork.server.services import service_settings, services_of
 from uncork.server.workers.requirements import require_resources
 from uncork_gateway import Gateway, GatewaySettings
@@ -50,7 +49,7 @@ async def running_services(options: ServeOptions, *, admin: bool) -> AsyncIterat
         yield running.gateway.front_end
 
 
-def _running(options: ServeOptions, folder: Path, *, admin: bool) -> RunningSettings:
+def _running(options: ServeOptions, folder: Path, *, admin: bool) -> RunningServer:
     """Return a server that has no services yet."""
 
     def settings_with(own: ServeOptions, keys: ApiKeys | None) -> GatewaySettings:
@@ -58,7 +57,7 @@ def _running(options: ServeOptions, folder: Path, *, admin: bool) -> RunningSett
 
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     failed.add_done_callback(_log_failure)
-    return RunningSettings(
+    return RunningServer(
         options=options,
         credentials=Credentials(),
         gateway=Gateway(settings_with(options, None)),
@@ -74,7 +73,7 @@ def _log_failure(failed: asyncio.Future[None]) -> None:
 
 
 @asynccontextmanager
-async def _started(running: RunningSettings, services: dict[str, ServeOptions]) -> AsyncIterator[None]:
+async def _started(running: RunningServer, services: dict[str, ServeOptions]) -> AsyncIterator[None]:
     """Run the services of a server until the block ends; it begins when all are ready."""
     gateway = running.gateway
     reloader = gateway.repository = Reloader(running)

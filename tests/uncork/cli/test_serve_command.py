@@ -18,15 +18,14 @@ from uncork.cli.serve.command import _announce
 from uncork.cli.serve.startup_progress import StartupProgress
 from uncork.server.listeners import open_listeners
 from uncork.server.options import ServeOptions
-from uncork.server.running.service import RunningService
-from uncork.server.running.settings import RunningSettings
+from uncork.server.running.service import RunningServer, RunningService
 from uncork.server.services import services_of
 
 
 @asynccontextmanager
 async def starting(
     folder: Path, background: Sequence[asyncio.Task[None]] = ()
-) -> AsyncIterator[tuple[RunningSettings, asyncio.Task[None]]]:
+) -> AsyncIterator[tuple[RunningServer, asyncio.Task[None]]]:
     """Announce two services, whose workers have not begun."""
     options = ServeOptions(target=["a=x.py:A", "b=x.py:B"], port=0, state=False)
     with open_listeners(options) as listeners:

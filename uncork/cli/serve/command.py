@@ -25,8 +25,8 @@ from uncork.server.options import ServeOptions
 from uncork.server.otlp_metrics import sending_metrics
 from uncork.server.private_folders import own_folder
 from uncork.server.running.reloading import Reloader
-from uncork.server.running.service import RunningService
-from uncork.server.running.settings import RunningSettings, to_start
+from uncork.server.running.service import RunningServer, RunningService
+from uncork.server.running.settings import to_start
 from uncork.server.servers import Servers
 from uncork.server.services import errors_of, service_settings
 from uncork.server.serving import log_to_terminal, serve_until_signal
@@ -84,7 +84,7 @@ async def _serve(
 
     gateway = Gateway(settings_with(options, listeners.credentials.keys))
     servers = Servers(gateway.front_end, listeners)
-    running = RunningSettings(
+    running = RunningServer(
         options=options,
         credentials=listeners.credentials,
         gateway=gateway,
@@ -103,7 +103,7 @@ async def _serve(
         gateway.front_end.close()
 
 
-async def _run(running: RunningSettings, servers: Servers, listeners: Listeners, console: Console) -> int:
+async def _run(running: RunningServer, servers: Servers, listeners: Listeners, console: Console) -> int:
     options, front_end = running.options, running.gateway.front_end
     reloader = running.gateway.repository = Reloader(running)
     progress = StartupProgress(running, console=console)
@@ -139,7 +139,7 @@ async def _run(running: RunningSettings, servers: Servers, listeners: Listeners,
 
 
 async def _announce(
-    running: RunningSettings,
+    running: RunningServer,
     listeners: Listeners,
     background: Sequence[asyncio.Task[None]],
     progress: StartupProgress,
@@ -153,7 +153,7 @@ async def _announce(
             task.cancel()
 
 
-async def _print(running: RunningSettings, listeners: Listeners, progress: StartupProgress) -> None:
+async def _print(running: RunningServer, listeners: Listeners, progress: StartupProgress) -> None:
     started = time.monotonic()
     log_format = running.options.log_format
     described = {one.served.events.described: one for one in running.services.values()}

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -13,9 +13,12 @@ from typing import Any
 from uncork.config.changes import Change, Effect, names_of, needing
 from uncork.config.errors import WrongUsage
 from uncork.server.control_socket import Outcome
-from uncork.server.credentials import files_of
+from uncork.server.credentials import files_of, read_credentials
+from uncork.server.options import ServeOptions
 from uncork.server.running.revision import Revision
-from uncork.server.running.settings import RunningSettings
+from uncork.server.running.service import RunningServer
+from uncork.server.running.settings import check_options
+from uncork.server.services import ONLY, services_of
 from uncork_gateway.repository import NotLoaded, TooManyChanges
 from uncork_workers.supervision.file_watching import FileWatcher
 from uncork_workers.supervision.supervisor import ReplacementFailed
@@ -42,8 +45,8 @@ class Reloader:
     the code may have changed meanwhile. Reloads by the operator go before clients' changes that wait.
     """
 
-    def __init__(self, settings: RunningSettings) -> None:
-        self._settings = settings
+    def __init__(self, server: RunningServer) -> None:
+        self._server = server
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[Outcome]] = set()
         self._clients_turn = asyncio.Lock()
@@ -62,7 +65,7 @@ class Reloader:
     async def diff_requested(self) -> Outcome:
         """Return the settings that a reload would change; the code is 1 if there are any, 2 for an error."""
         try:
-            revision = self._settings.read()
+            revision = self.read()
             await revision.check()
         except WrongUsage as error:
             return Outcome(2, str(error))
@@ -77,12 +80,12 @@ class Reloader:
     async def watch(self) -> None:
         """Replace the workers whenever a file of a service changes."""
         # Workers on other machines may never come, and nothing is watched for them.
-        local = [one for one in self._settings.services.values() if one.options.worker_count.most]
+        local = [one for one in self._server.services.values() if one.options.worker_count.most]
         if described := [one.served.events.described for one in local]:
             # The others may take minutes; their files are watched from then on.
             await asyncio.wait(described, return_when=asyncio.FIRST_COMPLETED)
         watch = FileWatcher(
-            lambda: {file for service in self._settings.gateway.services for file in service.events.files}
+            lambda: {file for service in self._server.gateway.services for file in service.events.files}
         )
         async with aclosing(watch.changes()) as changes:
             async for files in changes:
@@ -91,20 +94,20 @@ class Reloader:
                     watch.include_new_files()
 
     async def watch_settings(self) -> None:
-        async for reason in changed_settings(lambda: files_of(self._settings.options)):
+        async for reason in changed_settings(lambda: files_of(self._server.options)):
             await self._reload(reason, renewed=())
 
     def unloaded(self) -> Collection[str]:
-        return self._settings.unloaded
+        return self._server.unloaded
 
     async def load(self, name: str) -> None:
         """Load a service for a client; see :class:`~uncork_gateway.repository.Repository`."""
         await self._change(
             "load",
             name,
-            read=partial(self._settings.loading, name),
+            read=partial(self.loading, name),
             renewed=[name],
-            in_force=lambda: self._settings.unloaded.discard(name),
+            in_force=lambda: self._server.unloaded.discard(name),
         )
 
     async def unload(self, name: str) -> None:
@@ -112,9 +115,9 @@ class Reloader:
         await self._change(
             "unload",
             name,
-            read=partial(self._settings.unloading, name),
+            read=partial(self.unloading, name),
             renewed=(),
-            in_force=lambda: self._settings.unloaded.add(name),
+            in_force=lambda: self._server.unloaded.add(name),
         )
 
     async def _change(self, verb: str, name: str, **change: Any) -> None:
@@ -169,7 +172,7 @@ class Reloader:
         """
         async with self._reloading:
             try:
-                revision = (read or self._settings.read)()
+                revision = (read or self.read)()
                 changes = revision.changes
                 renewed = revision.services if renewed is None else renewed
                 refuse_restart(changes)
@@ -181,16 +184,16 @@ class Reloader:
                     await revision.apply()
                     message = "reloaded, the workers keep running"
                 else:
-                    self._settings.unloaded.difference_update(revision.forgotten)
+                    self._server.unloaded.difference_update(revision.forgotten)
                     return Outcome(0, "no setting has changed")
             except ReplacementFailed as error:
-                is_serving = any(one.view.any_ready for one in self._settings.gateway.services)
+                is_serving = any(one.view.any_ready for one in self._server.gateway.services)
                 state = "the old workers keep running" if is_serving else "no worker is ready"
                 return not_reloaded(reason, failed, state, error)
             except (WrongUsage, ValueError) as error:
                 return not_reloaded(reason, failed, "nothing has changed", error)
             in_force()
-            self._settings.unloaded.difference_update(revision.forgotten)
+            self._server.unloaded.difference_update(revision.forgotten)
             if changes:
                 log.info("%s: settings changed: %s", reason, names_of(changes))
                 message = f"{message}; settings changed: {names_of(changes)}"
@@ -228,6 +231,62 @@ class Reloader:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def read(self) -> Revision:
+        """Read the files again.
+
+        Raises:
+            WrongUsage: if a setting is wrong, in the words of the start.
+        """
+        options, services = self._read()
+        forgotten = self._server.unloaded - services.keys()
+        loaded = {name: one for name, one in services.items() if name not in self._server.unloaded}
+        return Revision(self._server, options, loaded, read_credentials(options), forgotten=forgotten)
+
+    def loading(self, name: str) -> Revision:
+        """Return what starts one service as it is configured now, or replaces its workers.
+
+        Raises:
+            WrongUsage: if it is not configured, or its settings are wrong.
+        """
+        _, services = self._read()
+        if ONLY in self._server.services:
+            raise WrongUsage(
+                f"service {name[:100]!r} cannot be loaded: the only service has no name of its own; give it "
+                "one, as in NAME=FILE.py:SERVICE, and restart the server"
+            )
+        if name not in services:
+            known = ", ".join(filter(None, services)) or "none, the only service has no name of its own"
+            raise WrongUsage(f"no service {name[:100]!r} is configured; those that can be loaded: {known}")
+        return self._with({**self._running(), name: services[name]})
+
+    def unloading(self, name: str) -> Revision:
+        """Return what stops one service.
+
+        Raises:
+            WrongUsage: if it does not run.
+        """
+        running = self._running()
+        if not name or name not in running:
+            known = ", ".join(filter(None, running)) or "none"
+            raise WrongUsage(f"no service {name[:100]!r} is loaded; those that can be unloaded: {known}")
+        del running[name]
+        return self._with(running)
+
+    def _with(self, services: Mapping[str, ServeOptions]) -> Revision:
+        """Return what makes these the services of the server."""
+        return Revision(self._server, self._server.options, services, self._server.credentials)
+
+    def _running(self) -> dict[str, ServeOptions]:
+        return {name: service.options for name, service in self._server.services.items()}
+
+    def _read(self) -> tuple[ServeOptions, dict[str, ServeOptions]]:
+        """Read the files again; return the options of the server and of each service."""
+        options = self._server.options
+        options = options if options.reread is None else options.reread()
+        services = services_of(options)
+        check_options(options, services)
+        return options, services
 
 
 async def changed_settings(files: Callable[[], Collection[str]]) -> AsyncIterator[str]:

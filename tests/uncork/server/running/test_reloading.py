@@ -19,8 +19,7 @@ from uncork.server.credentials import read_credentials, read_worker_credentials
 from uncork.server.options import ServeOptions
 from uncork.server.running import reloading
 from uncork.server.running.reloading import Reloader
-from uncork.server.running.service import RunningService
-from uncork.server.running.settings import RunningSettings
+from uncork.server.running.service import RunningServer, RunningService
 from uncork_gateway import Gateway
 from uncork_gateway.repository import NotLoaded, TooManyChanges
 from uncork_workers.supervision.supervisor import ReplacementFailed
@@ -58,7 +57,9 @@ class Server:
         self.gate.set()
         self.settling, self.settled = asyncio.Event(), asyncio.Event()
         self.settled.set()
-        self.reloader = Reloader(cast(RunningSettings, self))
+        self.reloader = Reloader(cast(RunningServer, self))
+        for name in ("read", "loading", "unloading"):
+            setattr(self.reloader, name, getattr(self, name))
 
     def read(self) -> Server:
         self.done.append("read")
@@ -377,10 +378,10 @@ async def test_clients_share_the_last_change_of_a_service_that_waits() -> None:
     assert on.unloaded == set()
 
 
-def settings_of(options: ServeOptions, **more: Any) -> RunningSettings:
-    """Settings that are read, but not applied."""
+def server_of(options: ServeOptions, **more: Any) -> RunningServer:
+    """A server whose settings are read, but not applied."""
     nothing: Any = None
-    return RunningSettings(
+    return RunningServer(
         options=options,
         credentials=read_credentials(options),
         gateway=cast(Gateway, Services()),
@@ -394,7 +395,7 @@ def settings_of(options: ServeOptions, **more: Any) -> RunningSettings:
 async def test_the_name_that_a_client_sends_forges_no_log_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     name = "x\n2026-01-01 ERROR forged" + "x" * 30_000
-    reloader = Reloader(settings_of(ServeOptions(target=["a.py:A", "b.py:B"])))
+    reloader = Reloader(server_of(ServeOptions(target=["a.py:A", "b.py:B"])))
     for change in (reloader.load, reloader.unload):
         with pytest.raises(NotLoaded, match="no service 'x"):
             await change(name)
@@ -406,29 +407,29 @@ def test_nothing_is_loaded_next_to_a_service_without_a_name() -> None:
     """From one service without a name to several takes a restart."""
     options = ServeOptions(target=["wine.py:Wine"])
     only = SimpleNamespace(options=options, credentials=read_worker_credentials(options, on_ray=False))
-    settings = settings_of(
+    server = server_of(
         replace(options, reread=lambda: ServeOptions(target=["wine=wine.py:Wine", "a.py:Beer"])),
         services={"": cast(RunningService, only)},
     )
 
     for name in ("beer", "wine"):
         with pytest.raises(WrongUsage, match=rf"^service '{name}' cannot be loaded: the only service has no"):
-            settings.loading(name)
+            Reloader(server).loading(name)
 
 
 def test_a_worker_port_cannot_lose_its_token() -> None:
     """Otherwise workers would need the former one, until the next start is refused."""
     options = ServeOptions(workers="0", worker_port=7000, worker_token_file=Path("token"))
-    settings = settings_of(replace(options, reread=lambda: replace(options, worker_token_file=None)))
+    server = server_of(replace(options, reread=lambda: replace(options, worker_token_file=None)))
     with pytest.raises(WrongUsage, match=r"^--worker-port requires --worker-token-file, a file with"):
-        settings.read()
+        Reloader(server).read()
 
 
 async def test_only_a_reload_forgets_unloaded_services_that_are_no_longer_configured() -> None:
     """Otherwise one that is configured again would start, although nothing has changed in between."""
-    settings = settings_of(ServeOptions(target=["wine=wine.py:Wine"]), unloaded={"wine", "beer"})
-    revision = settings.read()
-    assert (settings.unloaded, revision.forgotten) == ({"wine", "beer"}, {"beer"})
+    server = server_of(ServeOptions(target=["wine=wine.py:Wine"]), unloaded={"wine", "beer"})
+    revision = Reloader(server).read()
+    assert (server.unloaded, revision.forgotten) == ({"wine", "beer"}, {"beer"})
     assert list(revision.services) == []
 
     on = Server(RESTART)

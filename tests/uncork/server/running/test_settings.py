@@ -11,6 +11,7 @@ import pytest
 from tests.uncork.config.asking import options_of
 from tests.uncork.server.running.stopped import stopped
 from uncork.server.options import ServeOptions
+from uncork.server.running.reloading import Reloader
 from uncork.server.running.settings import to_start
 
 FILES = 2000
@@ -48,6 +49,6 @@ async def test_a_reload_leaves_files_for_the_workers_of_all_services(tmp_path: P
     front_end = running.gateway.front_end
     for text, workers in ((TWO, 9), (ONE, 6)):
         configured(tmp_path / "uncork.toml", text)
-        await running.read().apply()
+        await Reloader(running).read().apply()
         assert front_end.listener.limits.max_connections == FILES - 100 - 4 * workers
     front_end.close()
