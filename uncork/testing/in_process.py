@@ -35,6 +35,7 @@ _LOGS_WITH_IDS = ("uncork.worker", "uncork.gateway")
 _ID_IN_LOG = re.compile(r"\[([0-9a-f]{12})\]")
 _ID_IN_ANSWER = re.compile(r"error id ([0-9a-f]{12})")
 _WORKER_DIED = 502
+_Raised = tuple[BaseException, TracebackType | None]
 
 
 class InProcess:
@@ -50,7 +51,9 @@ class InProcess:
             SupervisorActions(kill=lambda launch: self._replace_worker(), restarts=lambda: self._restarts),
         )
         self._worker = _WorkerThread(service, self._hello, died=self._worker_died)
-        self._failures = _Failures()
+        # Exceptions that the service has logged, by error id and by batch.
+        self._by_id: dict[str, _Raised] = {}
+        self._by_batch: dict[str, _Raised] = {}
         self._death: BaseException | None = None
         self._restarts = 0
         self._worker_end: socket.socket | None = None
@@ -73,7 +76,9 @@ class InProcess:
             DefinitionError: if the service is defined wrongly, or an override is wrong.
             Exception: the exception of ``setup``.
         """
-        self._failures.listen()
+        for name in _LOGS_WITH_IDS:
+            # A filter sees every record of its logger without changing the handlers.
+            logging.getLogger(name).addFilter(self._keep_exception)
         try:
             self._served.events.describe(self._hello.service)
             await self._served.events.described
@@ -98,21 +103,32 @@ class InProcess:
             await self._gateway.close()
             await self._worker.stop()
         finally:
-            self._failures.ignore()
+            for name in _LOGS_WITH_IDS:
+                logging.getLogger(name).removeFilter(self._keep_exception)
 
     def connection(self) -> HttpProtocol:
         """Return the server's protocol of a new client connection."""
         return self._gateway.front_end.protocol(config=self._http, server_state=self._state, app_state={})
 
     def failure_behind(self, status: int, answer: str) -> Exception | None:
-        """Return the exception of the service behind a response, if there is one."""
+        """Return the exception of the service behind a response, with its original traceback, if any."""
         if status == _WORKER_DIED and self._death is not None:
             return _raisable(self._death)
-        return self._failures.find(answer)
+        found = _ID_IN_ANSWER.search(answer)
+        return None if found is None else _as_raised(self._by_id.get(found[1]))
 
     def failure_in_batch(self, batch_id: str) -> Exception | None:
         """Return the exception that the service raised while it streamed a response."""
-        return self._failures.find_batch(batch_id)
+        return _as_raised(self._by_batch.get(batch_id))
+
+    def _keep_exception(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        found = _ID_IN_LOG.search(record.getMessage()) if error is not None else None
+        if found is not None and error is not None:
+            self._by_id[found[1]] = error, error.__traceback__
+            with contextlib.suppress(LookupError):  # not raised in a handler
+                self._by_batch[context().batch_id] = error, error.__traceback__
+        return True
 
     async def _attach(self) -> None:
         """Connect the thread to the gateway, in place of a worker process."""
@@ -221,46 +237,6 @@ class _WorkerThread:
                 future.set_exception(_raisable(error))
 
         self._loop.call_soon_threadsafe(settle)
-
-
-_Raised = tuple[BaseException, TracebackType | None]
-
-
-class _Failures(logging.Filter):
-    """Collects logged exceptions by their error ids and batches.
-
-    A filter sees every record of its logger without changing the handlers.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._by_id: dict[str, _Raised] = {}
-        self._by_batch: dict[str, _Raised] = {}
-
-    def listen(self) -> None:
-        for name in _LOGS_WITH_IDS:
-            logging.getLogger(name).addFilter(self)
-
-    def ignore(self) -> None:
-        for name in _LOGS_WITH_IDS:
-            logging.getLogger(name).removeFilter(self)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        found = _ID_IN_LOG.search(record.getMessage()) if error is not None else None
-        if found is not None and error is not None:
-            self._by_id[found[1]] = error, error.__traceback__
-            with contextlib.suppress(LookupError):  # not raised in a handler
-                self._by_batch[context().batch_id] = error, error.__traceback__
-        return True
-
-    def find(self, answer: str) -> Exception | None:
-        """Return the exception whose id a response has, with its original traceback."""
-        found = _ID_IN_ANSWER.search(answer)
-        return None if found is None else _as_raised(self._by_id.get(found[1]))
-
-    def find_batch(self, batch_id: str) -> Exception | None:
-        return _as_raised(self._by_batch.get(batch_id))
 
 
 def _as_raised(raised: _Raised | None) -> Exception | None:
