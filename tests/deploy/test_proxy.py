@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import tomllib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.deploy.manifests import DEPLOY, ROOT, documents, text_of
-from uncork.cli.app import app
-from uncork.cli.proxy import command
-from uncork.server.listeners import Listeners, open_listeners
-from uncork.server.server_options import ServerOptions
-from uncork_gateway.front_end import FrontEnd
+from tests.deploy.manifests import DEPLOY, ROOT, documents, read_options, text_of
 
 # Of Knative's own proxy, and of KServe's agent.
 RESERVED_PORTS = {8008, 8012, 8013, 8022, 9081, 9090, 9091}
@@ -39,47 +29,6 @@ def server_and_proxy(pod: Any) -> tuple[Any, Any]:
 PODS = pytest.mark.parametrize("pod", [POD, PREDICTOR], ids=["deployment", "kserve"])
 
 
-@dataclass(kw_only=True)
-class Started:
-    """What `uncork proxy` would have served."""
-
-    address: tuple[str, int] = ("", 0)
-    paths: set[str] = field(default_factory=set)
-    drain_timeout_s: float = 0.0
-
-
-def start(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> Started:
-    """Start it up to where it would serve, on another port."""
-    started = Started()
-
-    @contextlib.contextmanager
-    def elsewhere(options: ServerOptions) -> Iterator[Listeners]:
-        started.address = (options.host, options.port)
-        with open_listeners(replace(options, host="127.0.0.1", port=0)) as listeners:
-            yield listeners
-
-    async def end_at_once(
-        front: FrontEnd,
-        listeners: Listeners,
-        *,
-        announcing: Coroutine[Any, Any, None],
-        options: Callable[[], ServerOptions],
-        close: Callable[[asyncio.Event], Awaitable[None]],
-        reload: Callable[[], None],
-    ) -> int:
-        started.paths = {getattr(route, "path", "") for route in front.pages.routes}
-        started.drain_timeout_s = options().drain_timeout
-        announcing.close()
-        await close(asyncio.Event())
-        return 0
-
-    monkeypatch.setattr(command, "open_listeners", elsewhere)
-    monkeypatch.setattr(command, "serve_until_signal", end_at_once)
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    return started
-
-
 def option(container: Any, name: str) -> str:
     """The value of one of its arguments."""
     [value] = [text.partition("=")[2] for text in container["args"] if text.startswith(f"{name}=")]
@@ -94,18 +43,17 @@ def stop_delay_s(container: Any) -> int:
 
 
 @PODS
-def test_the_arguments_start_a_proxy_where_the_pod_says(monkeypatch: pytest.MonkeyPatch, pod: Any) -> None:
-    """It listens on all addresses, on its only port, and answers what the probes ask."""
+def test_the_proxy_listens_where_the_pod_says(pod: Any) -> None:
+    """On all addresses, on its only port, which the probes ask."""
     _, proxy = server_and_proxy(pod)
     [port] = proxy["ports"]
-    started = start(monkeypatch, proxy["args"])
+    options = read_options("proxy", proxy["args"])
 
     assert proxy["securityContext"]["runAsNonRoot"] is True
-    assert started.address == ("0.0.0.0", port["containerPort"])
+    assert (options["host"], options["port"]) == ("0.0.0.0", port["containerPort"])
     for probe, path in (("readinessProbe", "/readyz"), ("livenessProbe", "/livez")):
         asked = proxy[probe]["httpGet"]
         assert asked["path"] == path
-        assert path in started.paths
         assert asked["port"] in (port["name"], port["containerPort"])
 
 
@@ -131,10 +79,10 @@ def test_clients_of_the_deployment_reach_the_proxy() -> None:
     )
 
 
-def test_the_server_outlives_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_outlives_the_proxy() -> None:
     """What the proxy holds is still answered when a pod of the deployment ends."""
     server, proxy = server_and_proxy(POD)
-    drained_s = stop_delay_s(proxy) + start(monkeypatch, proxy["args"]).drain_timeout_s
+    drained_s = stop_delay_s(proxy) + read_options("proxy", proxy["args"])["drain_timeout"]
 
     assert drained_s < stop_delay_s(server) < POD["terminationGracePeriodSeconds"]
 
