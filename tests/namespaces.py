@@ -56,10 +56,6 @@ class Network:
         """Return what runs a command in a namespace."""
         return ["ip", "netns", "exec", self._name(name)]
 
-    def path(self, name: str) -> str:
-        """Return the file that stands for a namespace."""
-        return f"/run/netns/{self._name(name)}"
-
     def pids(self, name: str) -> list[int]:
         listed = subprocess.run(
             ["ip", "netns", "pids", self._name(name)], check=True, capture_output=True, text=True
@@ -69,7 +65,10 @@ class Network:
     @contextmanager
     def entered(self, name: str) -> Iterator[None]:
         """Open sockets in a namespace, in this thread and those that it starts, until the block ends."""
-        with Path("/proc/thread-self/ns/net").open() as own, Path(self.path(name)).open() as other:
+        with (
+            Path("/proc/thread-self/ns/net").open() as own,
+            Path("/run/netns", self._name(name)).open() as other,
+        ):
             _enter(other.fileno())
             try:
                 yield

@@ -1,8 +1,6 @@
 """Workers on other machines: network namespaces that stand for hosts, and what restarts their workers."""
 
 import asyncio
-import ctypes
-import os
 import secrets
 import subprocess
 import sys
@@ -16,7 +14,6 @@ from uncork_loadtests.servers import BenchError, Server
 
 GATEWAY = "gateway"
 _PORT = 7000
-_CLONE_NEWNET = 0x40000000
 _RESTART_EVERY_S = 0.2
 _END_S = 10.0
 
@@ -99,27 +96,15 @@ def hosts_on_this_machine(
     network = Network([GATEWAY, *names])
     token = folder / "token"
     token.write_text(secrets.token_hex())
-    before = os.open("/proc/self/ns/net", os.O_RDONLY)
     hosts = Hosts(network, names, target=target, workers=workers, token=token)
     try:
         try:
             network.create()
         except (OSError, subprocess.CalledProcessError) as error:
             raise BenchError(f"--hosts needs root and iproute2 for network namespaces: {error}") from error
-        _enter(os.open(network.path(GATEWAY), os.O_RDONLY))
-        hosts.start()
-        yield hosts
+        with network.entered(GATEWAY):
+            hosts.start()
+            yield hosts
     finally:
         hosts.stop()
-        _enter(before)
         network.delete()
-
-
-def _enter(namespace: int) -> None:
-    """Put this thread, and what it starts, into a network namespace; closes the file."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    try:
-        if libc.setns(namespace, _CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), f"setns: {os.strerror(ctypes.get_errno())}")
-    finally:
-        os.close(namespace)
