@@ -29,7 +29,7 @@ from benchmarks.harness.report import origin, origin_lines
 from benchmarks.harness.rounds import Round, Target, ask_alone, measure
 from benchmarks.harness.sheets import median_known, table_line, text
 from benchmarks.peers.catalogue import PEERS
-from benchmarks.peers.contest import Contest, Event, Settings
+from benchmarks.peers.contest import Contest, Settings
 from benchmarks.peers.entrants import Work, encoder_work, entrants_of, ours
 from benchmarks.peers.loads import ClosedLoop
 from benchmarks.peers.marks import values
@@ -315,7 +315,7 @@ def _compare(contest: Contest, clients: int, scale: Scale) -> Iterator[Row]:
         generator="python",
         processes=min(scale.processes, clients),
     )
-    point = contest.run(Event(load=load, marks=()))
+    point = contest.run(load)
     yield from _rows(plural(clients, "client"), point.rounds)
     while contest.left_out:
         yield _said(plural(clients, "client"), f"left out: {' '.join(contest.left_out.pop(0).split())}")

@@ -21,14 +21,13 @@ from rich.console import Console
 from benchmarks.harness.cli import MarkdownFile, choose, exit_with, parse_counts, reporting_failures
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.paths import CACHE
-from benchmarks.harness.report import origin_lines
-from benchmarks.harness.sheets import output, show
+from benchmarks.harness.report import Origin, markdown_page, origin, origin_lines
+from benchmarks.harness.sheets import Sheet, output, show
 from benchmarks.harness.wrk import choose_generator
 from benchmarks.peers.catalogue import EMBEDDERS, PEERS, ModelPoint, Peer
 from benchmarks.peers.contest import Contest, Settings, compete
 from benchmarks.peers.entrants import Work, digits_work, embeddings_works, sleep_work
-from benchmarks.peers.report import notes_on, origin_of, page, summary
-from benchmarks.peers.tables import point_sheet
+from benchmarks.peers.tables import beside_sheet, marks_sheet, point_sheet
 
 _CHOSEN = ",".join(name for name, peer in PEERS.items() if peer.chosen)
 
@@ -112,13 +111,12 @@ def main(
             ]
         )
         results = _measure(works, peers=chosen, settings=settings, progress=progress)
-        sheets, notes = summary(results, apart=apart), notes_on(chosen, settings)
-        of = origin_of(chosen)
+        sheets, notes, of = _summary(results, apart=apart), _notes_on(chosen, settings), _origin_of(chosen)
         for sheet in sheets:
             lines = () if sheet is not sheets[-1] else (*notes, *origin_lines(of))
             show(sheet, console=output(), lines=lines)
         if markdown_file is not None:
-            markdown_file.write_text(page(sheets, results, notes=notes, of=of))
+            markdown_file.write_text(_page(sheets, results, notes=notes, of=of))
     exit_with([fault for result in results for fault in result.wrong], progress=progress)
 
 
@@ -176,3 +174,37 @@ def _show(result: Contest, *, console: Console) -> None:
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print()
+
+
+def _origin_of(peers: Sequence[Peer]) -> Origin:
+    """Describe this run, with the versions of the peers."""
+    versions: dict[str, str] = {}
+    for peer in peers:
+        found = Environment(folder=CACHE / peer.name)
+        versions |= {f"{peer.name}: {name}": v for name, v in found.versions(peer.requirements).items()}
+    return origin("scripts/bench peers", versions=versions)
+
+
+def _notes_on(peers: Sequence[Peer], settings: Settings) -> list[str]:
+    """Return notes on the peers, including those that were not measured, and on the load."""
+    others = [] if peers[0].name in EMBEDDERS else [peer for peer in PEERS.values() if not peer.chosen]
+    notes = [f"{peer.name}: {peer.note}" for peer in dict.fromkeys([*peers, *others]) if peer.note]
+    if settings.connections:
+        notes.append(f"Generator of the closed loop: {settings.generator}.")
+    return [*notes, "The limit is the rate of one worker in full batches, if only the model took time."]
+
+
+def _summary(results: Sequence[Contest], *, apart: bool) -> list[Sheet]:
+    """Tabulate the results of all models and loads."""
+    judged = any(each.mark.bound for result in results for point in result.points for each in point.verdicts)
+    if apart or not judged:
+        return [beside_sheet(results, figure=figure) for figure in ("requests_per_second", "p99")]
+    return [marks_sheet(results)]
+
+
+def _page(sheets: Sequence[Sheet], results: Sequence[Contest], *, notes: Sequence[str], of: Origin) -> str:
+    """Write all tables in Markdown, the summary first."""
+    points = [point_sheet(point) for result in results for point in result.points]
+    left_out = [fault for result in results for fault in result.left_out]
+    lines = [*notes, *(f"Left out: {' '.join(fault.split())}" for fault in left_out)]
+    return markdown_page([*sheets, *points], notes=lines, of=of)

@@ -21,6 +21,8 @@ _CHECK = ClosedLoop(connections=32, seconds=1.0, generator="python")
 # Within reach of a gateway in Python that shares a small machine with the generator.
 _MAX_RATE = 4000.0
 _TRIES = 3
+Event = tuple[ClosedLoop | OpenLoop, Sequence[Mark], float | None]
+"""One load, the marks to judge it by, and the requests per second that the model allows, if known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +57,6 @@ class Point:
     verdicts: Sequence[Verdict]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """One load, and the marks to judge it by."""
-
-    load: ClosedLoop | OpenLoop
-    marks: Sequence[Mark]
-    limit: float | None = None
-
-
 def compete(work: Work, *, peers: Sequence[Peer], settings: Settings, tell: Tell) -> "Contest":
     """Start Uncork and every setting of every peer, check their answers, and measure them.
 
@@ -82,18 +75,20 @@ def compete(work: Work, *, peers: Sequence[Peer], settings: Settings, tell: Tell
             contest.enter(entrant, stack=stack)
         contest.commands = {name: shlex.join(each.server.command) for name, each in contest.present.items()}
         contest.check_under_load()
-        contest.points = [contest.run(event) for event in events(work, settings=settings)]
+        contest.points = [
+            contest.run(load, marks, limit=limit) for load, marks, limit in events(work, settings=settings)
+        ]
         return contest
 
 
 def events(work: Work, *, settings: Settings) -> list[Event]:
     """Return all loads of the settings; a model of unknown capacity gets no open loop."""
     point = work.point
-    found = [
-        Event(
-            load=ClosedLoop(connections=clients, seconds=settings.seconds, generator=settings.generator),
-            marks=closed_marks(point, clients=clients, compiled=bool(settings.compiled)),
-            limit=point.limit(clients) if point else None,
+    found: list[Event] = [
+        (
+            ClosedLoop(connections=clients, seconds=settings.seconds, generator=settings.generator),
+            closed_marks(point, clients=clients, compiled=bool(settings.compiled)),
+            point.limit(clients) if point else None,
         )
         for clients in ([1] if work.is_bulk else settings.connections)
     ]
@@ -104,7 +99,7 @@ def events(work: Work, *, settings: Settings) -> list[Event]:
         load = OpenLoop(
             rate=rate, goal_s=10 * point.seconds(1), seconds=long_enough_s(settings.seconds, rate=rate)
         )
-        found.append(Event(load=load, marks=open_marks(point, compiled=bool(settings.compiled))))
+        found.append((load, open_marks(point, compiled=bool(settings.compiled)), None))
     return found
 
 
@@ -162,9 +157,11 @@ class Contest:
                 self._keep_last_words(name, fault=fault)
                 self.wrong += [f"{self.work.name}: {name}: {fault}"] if fault else []
 
-    def run(self, event: Event) -> Point:
+    def run(
+        self, load: ClosedLoop | OpenLoop, marks: Sequence[Mark] = (), *, limit: float | None = None
+    ) -> Point:
         """Measure all present entrants; those that break or cannot keep up leave the contest."""
-        load, title = event.load, self._title(event.load)
+        title = self._title(load)
 
         def measure(name: str, turn: int) -> Round | None:
             try:
@@ -179,9 +176,9 @@ class Contest:
         return Point(
             work=self.work.name,
             load=load,
-            limit=event.limit,
+            limit=limit,
             rounds=rounds,
-            verdicts=[verdict(mark, rounds, ours=OURS, limit=event.limit) for mark in event.marks],
+            verdicts=[verdict(mark, rounds, ours=OURS, limit=limit) for mark in marks],
         )
 
     def _measure(self, name: str, *, load: ClosedLoop | OpenLoop, turn: int) -> Round | None:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.harness.rounds import Round, Target, round_of, target
 from benchmarks.peers.catalogue import ModelPoint
-from benchmarks.peers.contest import Contest, Event, Settings, events
+from benchmarks.peers.contest import Contest, Settings, events
 from benchmarks.peers.entrants import sleep_work
 from benchmarks.peers.loads import OpenLoop, OverloadError, check_keeps_up
 from benchmarks.tests.peers.made_up_rounds import rounds
@@ -68,7 +68,7 @@ def test_an_open_loop_that_says_nothing_is_noticed() -> None:
 
 def test_the_loads_follow_from_the_model() -> None:
     light, heavy = (
-        [each.load for each in events(sleep_work(model), settings=SETTINGS)] for model in (LIGHT, HEAVY)
+        [load for load, _, _ in events(sleep_work(model), settings=SETTINGS)] for model in (LIGHT, HEAVY)
     )
 
     assert [load.title for load in light] == [
@@ -108,21 +108,20 @@ def contest(*names: str) -> Contest:
     return found
 
 
-def scripted(**script: Sequence[Round | BenchError]) -> Event:
+def scripted(**script: Sequence[Round | BenchError]) -> Scripted:
     rounds_of: dict[str, Iterator[Round | BenchError]] = {name: iter(each) for name, each in script.items()}
-    return Event(load=Scripted(rate=400, goal_s=0.01, seconds=4, script=rounds_of), marks=[])
+    return Scripted(rate=400, goal_s=0.01, seconds=4, script=rounds_of)
 
 
 def test_rounds_alternate_and_a_void_one_is_repeated() -> None:
     ours, theirs, void = rounds(p99=[1, 2, 3]), rounds(p99=[4, 5]), replace(rounds(p99=[0])[0], void="behind")
-    event = scripted(uncork=[ours[0], void, ours[1], ours[2]], a=[theirs[0], void, void, void, theirs[1]])
+    load = scripted(uncork=[ours[0], void, ours[1], ours[2]], a=[theirs[0], void, void, void, theirs[1]])
     here = contest("uncork", "a")
 
-    found = here.run(event)
+    found = here.run(load)
 
     assert found.rounds == {"uncork": ours, "a": [theirs[0], None, theirs[1]]}
-    assert isinstance(event.load, Scripted)
-    assert event.load.asked[:7] == [("uncork", 1), ("a", 1), *[("a", 2)] * 3, *[("uncork", 2)] * 2]
+    assert load.asked[:7] == [("uncork", 1), ("a", 1), *[("a", 2)] * 3, *[("uncork", 2)] * 2]
     assert here.left_out == ["sleep 1 + 0.02n ms, open loop, 400/s: round 2 of a: void 3 times: behind"]
 
 
