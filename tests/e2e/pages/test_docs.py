@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,13 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, Response, TimeoutError, expect
 
-from tests.e2e.examples.models import SCRIPTS, make_model
 from tests.e2e.pages.browser import HANG_MS, LIGHT, browser, needs_chromium
-from tests.e2e.server import HTTP, ROOT, SERVICES, Server, eventually, serving
+from tests.e2e.server import HTTP, SERVICES, serving
 
 pytestmark = pytest.mark.slow
 
 __all__ = ["browser"]
 
-EXAMPLES = {"cortex_style": "Sentiment", "digits": "Digits", "story": "Story", "wine": "Wine"}
 KEY = "a-key-for-the-tests"
 # After this time, a form is filled in again, as the page may have built it again.
 LOST_MS = 2000
@@ -32,27 +29,10 @@ INVERTED = "invert(0.9) hue-rotate(180deg)"
 
 
 @pytest.fixture(scope="module")
-def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
-    """The services that the selected tests use, all started at once, after their models are made."""
-    targets = {name: f"{ROOT / 'examples' / name}/service.py:{service}" for name, service in EXAMPLES.items()}
-    targets["adapters"] = f"{SERVICES / 'adapters.py'}:Adapters"
-    used = {
-        item.callspec.params["name"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and "servers" in item.fixturenames
-    }
-    for name in SCRIPTS.keys() & used:
-        make_model(name)
-    with ExitStack() as stack:
-        yield {
-            name: stack.enter_context(serving(targets[name], wait=False)) for name in targets.keys() & used
-        }
-
-
-def ready(servers: dict[str, Server], name: str) -> Server:
-    servers[name].wait_for_address()
-    eventually(servers[name].ready)
-    return servers[name]
+def base() -> Iterator[str]:
+    """Where a service with every kind of input is."""
+    with serving(f"{SERVICES / 'adapters.py'}:Adapters") as server:
+        yield server.base
 
 
 class Docs:
@@ -142,13 +122,12 @@ def try_out(docs: Docs, operation: Locator) -> tuple[str, dict[str, int]]:
 
 
 @needs_chromium
-@pytest.mark.parametrize("name", ["adapters", *EXAMPLES])
-def test_everything_can_be_tried_out(browser: Browser, servers: dict[str, Server], name: str) -> None:
+def test_everything_can_be_tried_out(browser: Browser, base: str) -> None:
     """Each operation as it stands there; some with each type of body. No other host is asked.
 
     An open one fits on the screen of a phone.
     """
-    docs = Docs(browser, ready(servers, name).base)
+    docs = Docs(browser, base)
     docs.open()
     statuses = [try_out(docs, operation) for operation in docs.operations()]
     press(docs.page.locator(".opblock-summary-control").first)
@@ -162,10 +141,8 @@ def test_everything_can_be_tried_out(browser: Browser, servers: dict[str, Server
     docs.page.close()
 
 
-@pytest.mark.parametrize("name", ["digits", "wine", "adapters"])
-def test_every_example_of_the_document_is_answered(servers: dict[str, Server], name: str) -> None:
+def test_every_example_of_the_document_is_answered(base: str) -> None:
     """Those too that the page does not offer first: of other models, of tables with two rows."""
-    base = ready(servers, name).base
     document = HTTP.get(f"{base}/openapi.json").json()
     bodies = [
         (path, media_type, example, said["value"])
@@ -211,12 +188,8 @@ def test_behind_api_keys_the_page_asks_for_one(browser: Browser, tmp_path: Path)
 
 
 @needs_chromium
-@pytest.mark.parametrize("name", ["adapters"])
-def test_the_theme_is_chosen_once_for_all_pages(
-    browser: Browser, servers: dict[str, Server], name: str
-) -> None:
+def test_the_theme_is_chosen_once_for_all_pages(browser: Browser, base: str) -> None:
     """Without a choice, pages follow the system. A dark Swagger UI is its light one, inverted."""
-    base = ready(servers, name).base
     page = browser.new_page(color_scheme="dark")
     page.set_default_timeout(HANG_MS)
     page.goto(f"{base}/docs")
