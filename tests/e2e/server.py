@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -71,6 +73,18 @@ class Server:
         found = re.search(r"gRPC +(\S+:\d+)", self.output)
         assert found is not None, self.output
         return found[1]
+
+    @property
+    def port(self) -> str:
+        return urlsplit(self.base).netloc.rpartition(":")[2]
+
+    def connect(self) -> socket.socket:
+        """Return a new connection to where clients are served."""
+        return socket.create_connection(("127.0.0.1", int(self.port)), HANG_S)
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that asks something of this server, such as `reload`."""
+        return run_uncork(*command, "--port", self.port)
 
     def ready(self) -> bool:
         return HTTP.get(f"{self.base}/readyz").status_code == 200

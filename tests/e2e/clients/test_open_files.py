@@ -16,11 +16,6 @@ REQUEST = (
 )
 
 
-def connect(server: Server, base: str) -> socket.socket:
-    host, _, port = base.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=60)
-
-
 def status(connection: socket.socket) -> int:
     """Send a request; return the status of the response, 0 without one."""
     try:
@@ -39,7 +34,7 @@ def test_clients_leave_files_for_workers_and_operators() -> None:
         server.wait_for_address()
         admin, server.base = server.base, public(server)
         eventually(lambda: "ready after" in server.output)
-        clients = [stack.enter_context(connect(server, server.base)) for _ in range(100)]
+        clients = [stack.enter_context(server.connect()) for _ in range(100)]
         statuses = [status(client) for client in clients]
         served = [client for client, code in zip(clients, statuses, strict=True) if code == 200]
         assert len(served) >= 22

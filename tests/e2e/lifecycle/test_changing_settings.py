@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.lifecycle.test_replacing import port
 from tests.e2e.load import statuses_while
-from tests.e2e.server import HTTP, PROBE, Server, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, PROBE, Server, eventually, serving
 from tests.e2e.workers.remote import remotes, wait_for, worker_port
 
 pytestmark = pytest.mark.slow
@@ -40,14 +38,6 @@ def replace_by_rename(file: Path, text: str) -> None:
 
 def status(server: Server, key: str = KEY) -> Any:
     return HTTP.get(f"{server.base}/status", headers={"x-api-key": key}).json()
-
-
-def reload(server: Server) -> subprocess.CompletedProcess[str]:
-    return run_uncork("reload", "--port", port(server))
-
-
-def diff(server: Server) -> subprocess.CompletedProcess[str]:
-    return run_uncork("config", "diff", "--port", port(server))
 
 
 def load(server: Server, act: Callable[[], None], *, key: str = KEY) -> dict[int, int]:
@@ -107,12 +97,12 @@ def test_everything_changes_in_one_reload(file: Path) -> None:
     arguments = ("--config", str(file), "--api-key-file", str(keys))
     with serving(PROBE, *arguments) as server:
         first = server.workers()
-        same = diff(server)
+        same = server.run("config", "diff")
         assert (same.returncode, same.stdout, same.stderr) == (0, "no setting differs\n", "")
 
         keys.write_text(KEY)
         file.write_text("\n".join(["workers = 3", *[line for _, line in AT_ONCE]]))
-        other = diff(server)
+        other = server.run("config", "diff")
         rows = [line.split() for line in other.stdout.splitlines()]
         assert (other.returncode, rows[0]) == (1, ["setting", "now", "after", "reload", "effect"])
         assert ["workers", "1", "3", "at", "once"] in rows
@@ -121,7 +111,7 @@ def test_everything_changes_in_one_reload(file: Path) -> None:
         assert HTTP.post(f"{server.base}/remember", json=1, headers={"x-api-key": OTHER}).status_code == 200
 
         def act() -> None:
-            up = reload(server)
+            up = server.run("reload")
             assert (up.returncode, up.stderr) == (0, "")
             assert up.stdout.startswith("reloaded after ")
             assert {name for name, _ in AT_ONCE} < set(
@@ -129,26 +119,26 @@ def test_everything_changes_in_one_reload(file: Path) -> None:
             )
             eventually(lambda: len(server.workers()) == 3)
             file.write_text("workers = 1")
-            assert reload(server).returncode == 0
+            assert server.run("reload").returncode == 0
             eventually(lambda: len(server.workers()) == 1)
 
         assert load(server, act).keys() == {200}
         assert not set(first) & set(server.workers())
         assert HTTP.post(f"{server.base}/remember", json=1, headers={"x-api-key": OTHER}).status_code == 401
-        assert diff(server).returncode == 0
+        assert server.run("config", "diff").returncode == 0
         assert {"workers", "fair_by"} <= set(status(server)["settings_change"]["names"])
 
 
 def test_settings_change_while_all_workers_are_remote(file: Path, tmp_path: Path) -> None:
     """They keep running."""
     with remotes(tmp_path) as on, on.gateway("--config", str(file)) as server:
-        assert "this server starts no workers" in reload(server).stderr
+        assert "this server starts no workers" in server.run("reload").stderr
         on.start(worker_port(server))
         wait_for(server, 1)
 
         def act() -> None:
             file.write_text("mb-max-latency = 1000\n[api.remember]\nallowed_batch_sizes = [1, 8]")
-            changed = reload(server)
+            changed = server.run("reload")
             assert (changed.returncode, changed.stderr) == (0, "")
             assert changed.stdout == (
                 "reloaded, the workers keep running; settings changed: mb_max_latency, "

@@ -91,16 +91,15 @@ def answers(base: str) -> set[tuple[int, str, int]]:
 def test_a_server_runs_under_the_settings_that_are_shown(place: Path) -> None:
     """The route, cap and sizes of the file, the policy of the environment; a reload reads the file again."""
     with serving("--mb-max-latency", "9000") as server:
-        port = server.base.rpartition(":")[2]
         assert answers(server.base) == {(200, "2", 1)}  # each waits for the cap, long before its goal
         assert HTTP.post(f"{server.base}/predict", json=1).status_code == 404
         assert HTTP.post(f"{server.base}/compiled", json=1).json() == 3
 
         write(place, version=2)
-        assert "settings" not in run_uncork("reload", "--port", port).stdout
+        assert "settings" not in server.run("reload").stdout
         assert answers(server.base) == {(200, "2", 2)}
         (place / "uncork.toml").write_text(FILE.replace("[3, 5]", "[4]"))
-        reload = run_uncork("reload", "--port", port)
+        reload = server.run("reload")
         assert reload.stdout.endswith("; settings changed: api.compiled.allowed_batch_sizes\n")
         assert answers(server.base) == {(200, "2", 2)}
         assert HTTP.post(f"{server.base}/compiled", json=1).json() == 4

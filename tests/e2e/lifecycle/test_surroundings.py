@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.server import HTTP, Server, eventually, run_uncork, running, serving
+from tests.e2e.server import HTTP, Server, eventually, running, serving
 from uncork_loadtests.servers import reserved_port
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def test_a_target_may_be_a_link(tmp_path: Path) -> None:
         assert answer(server) == "1"
         (tmp_path / "next").symlink_to("releases/2/service_2")
         (tmp_path / "next").replace(tmp_path / "chain")
-        reload = run_uncork("reload", "--port", server.base.rpartition(":")[2])
+        reload = server.run("reload")
         assert (reload.returncode, reload.stderr) == (0, "")
         assert answer(server) == "2"
 
@@ -116,7 +116,7 @@ def test_a_folder_for_temporary_files_may_have_a_long_path(
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     with running("serve", target) as server:
         assert answer(server) == "1"
-        reload = run_uncork("reload", "--port", server.base.rpartition(":")[2])
+        reload = server.run("reload")
         assert (reload.returncode, reload.stderr) == (0, "")
 
 
