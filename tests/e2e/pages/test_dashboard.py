@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
@@ -84,9 +86,9 @@ def test_a_service_that_fails_looks_broken(browser: Browser) -> None:
         assert "ready" not in field(page, "state").inner_text()
 
 
-def test_refusals_have_reasons_and_are_no_failures(browser: Browser) -> None:
+def test_refusals_have_reasons_and_are_no_failures(browser: Browser, server: Server) -> None:
     """A request whose own deadline passes gets 504; no row has that status beside the refusal."""
-    with serving(PROBE) as server, ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(httpx.post, f"{server.base}/sleep", json=1, timeout=HANG_S)
         eventually(lambda: "running 1 row" in HTTP.get(f"{server.base}/status").text)
         late = HTTP.post(f"{server.base}/sleep", json=0, headers={"x-request-timeout-ms": "20"})
@@ -230,3 +232,93 @@ def test_an_api_with_a_cost_is_shown_in_units_of_cost(browser: Browser, server: 
         for chart, unit in (("rates", "cost/s"), ("queue", "cost")):
             axis = f"document.querySelector('[data-chart={chart}]').layout.yaxis.title.text"
             assert page.evaluate(axis) == unit
+
+
+def services(*states: str) -> dict[str, Any]:
+    named = [{"name": name, "state": state} for name, state in zip("abc", states, strict=False)]
+    return {"state": "degraded", "sentence": "", "services": named}
+
+
+def gpu(name: str, used: float | None) -> dict[str, Any]:
+    unknown = dict.fromkeys(("memory_total_bytes", "worker_memory_bytes", "utilization"))
+    return {"name": name, "memory_used_bytes": used, **unknown}
+
+
+COST, ROWS = {"counts": "cost"}, {"counts": "rows"}
+CALLS: list[tuple[str, str, list[Any], Any]] = [
+    ("format", "number", [0], "0"),
+    ("format", "number", [4.92e-80], "0"),
+    ("format", "number", [0.00012], "0.00012"),
+    ("format", "number", [23.456], "23"),
+    ("format", "number", [12345.6], "12,000"),
+    ("format", "count", [12345], "12,345"),
+    ("format", "count", [2.345], "2.3"),
+    ("format", "percent", [0], "0 %"),
+    ("format", "percent", [0.0004], "0.04 %"),
+    ("format", "percent", [0.0825], "8.3 %"),
+    ("format", "percent", [0.9996], "over 99 %"),
+    ("format", "percent", [1], "100 %"),
+    ("format", "inUnits", [COST, 1], "1 unit of cost"),
+    ("format", "inUnits", [COST, 1200], "1,200 units of cost"),
+    ("format", "inUnits", [ROWS, 1], "1 row"),
+    ("format", "inUnits", [ROWS, 1200], "1,200 rows"),
+    ("gateway", "use", [gpu("2", 8e9)], "2: 8 GB"),
+    ("gateway", "use", [gpu("MIG-8932f937-d72c-4106", None)], "MIG-8932f937: unknown"),
+    # A degraded service counts as ready, as in the list of services and in /status.
+    (
+        "services", "summary", [services("ready", "degraded", "failing")],
+        "All 3 services ready; failing: c; degraded: b.",
+    ),
+    (
+        "services", "summary", [services("ready", "starting", "not_ready")],
+        "1 of 3 services ready; not ready: c; starting: b.",
+    ),
+    ("services", "summary", [services("ready", "ready")], "All 2 services ready."),
+]  # fmt: skip
+# Labels of the time axis have room; seconds and minutes are not mixed.
+TICKS = {
+    (60, 640): ["now", "15 s ago", "30 s ago", "45 s ago", "60 s ago"],
+    (60, 340): ["now", "30 s ago", "60 s ago"],
+    (150, 400): ["now", "1 min ago", "2 min ago"],
+    (300, 640): ["now", "1 min ago", "2 min ago", "3 min ago", "4 min ago", "5 min ago"],
+    (900, 340): ["now", "5 min ago", "10 min ago", "15 min ago"],
+}
+ENDS: list[list[float | None]] = [[0.5, 0.5, 0.5, 0.5], [0, 0, 0], [10, 10, 10], [1, 9, 5], [3, None]]
+
+
+def test_functions_that_need_no_element(browser: Browser, server: Server) -> None:
+    with looking(browser, server) as page:
+        # Of what no worker has, nothing is said.
+        expect(field(page, "workers").locator("tr")).to_have_count(1)
+        expect(field(page, "gpusHead")).to_be_hidden()
+
+        def call(module: str, function: str, values: list[Any]) -> Any:
+            return page.evaluate(
+                """async ([module, name, values]) => {
+                    const files = performance.getEntriesByType("resource").map((entry) => entry.name);
+                    const { [name]: called } = await import(files.find((file) => file.includes(module)));
+                    return called(...values);
+                }""",
+                [module, function, values],
+            )
+
+        assert [call(*one[:3]) for one in CALLS] == [one[3] for one in CALLS]
+        ticks = {of: call("/plot.js", "timeAxis", list(of))["ticktext"] for of in TICKS}
+        ends = []
+        for case in ENDS:
+            lines = [{"y": y, "text": str(at)} for at, y in enumerate(case)]
+            ends.append(call("/plot.js", "endLabels", [lines, [0, 10], 240]))
+    assert ticks == TICKS
+    for case, labels in zip(ENDS, ends, strict=True):
+        assert_labels_do_not_overlap(case, labels)
+    # Where there is room, at the ends of the lines.
+    assert sorted((label["text"], label["y"]) for label in ends[3]) == [("0", 0.1), ("1", 0.9), ("2", 0.5)]
+
+
+def assert_labels_do_not_overlap(case: list[float | None], labels: list[dict[str, Any]]) -> None:
+    """Each is inside the plot; a line without an end has none."""
+    heights = sorted(label["y"] for label in labels)
+    assert len(labels) == len([y for y in case if y is not None])
+    assert heights[0] >= -1e-9
+    assert heights[-1] <= 1 + 1e-9
+    assert all(high - low >= 15 / 200 - 1e-9 for low, high in itertools.pairwise(heights))

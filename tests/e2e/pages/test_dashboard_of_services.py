@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
 import tritonclient.grpc as triton
 from playwright.sync_api import Browser, expect
 
+from tests.e2e.clients.test_grpc import floats
 from tests.e2e.clients.test_protocols import MODELS, ROWS
 from tests.e2e.lifecycle.test_services import write
 from tests.e2e.pages.browser import HANG_MS, browser, needs_chromium
@@ -68,11 +68,17 @@ def test_workers_with_gpus_have_a_column_for_them(
 
 
 def test_the_command_of_an_idle_api_works(browser: Browser) -> None:
-    """As it stands on the page."""
-    with serving(f"{SERVICES / 'models.py'}:Models") as server, looking(browser, server) as page:
+    """As it stands on the page. Answers over gRPC are counted apart."""
+    with serving(MODELS, "--grpc-port", "0") as server, looking(browser, server) as page:
         assert run_curl(field(page, "emptyCode").inner_text()).status_code == 200
         expect(field(page, "empty")).to_be_hidden()
         expect(field(page, "answeredSub")).to_contain_text("1 request in ")
+        expect(field(page, "answers")).to_contain_text("Answered")
+        expect(field(page, "protocols")).to_be_hidden()
+
+        with triton.InferenceServerClient(server.grpc) as client:
+            client.infer("models", [floats(ROWS[:1])])
+        expect(field(page, "protocols")).to_have_text("1 over HTTP, 1 over gRPC.")
 
 
 def test_batches_of_the_warm_up_do_not_stretch_the_chart(browser: Browser) -> None:
@@ -84,19 +90,6 @@ def test_batches_of_the_warm_up_do_not_stretch_the_chart(browser: Browser) -> No
             expect(field(page, "timesText")).to_contain_text("sizes from 1 to 1,000")
             axis = page.evaluate("document.querySelector('[data-chart=times]').layout.xaxis.range")
     assert axis[1] < 10
-
-
-def test_answers_over_grpc_are_counted_apart(browser: Browser) -> None:
-    with serving(MODELS, "--grpc-port", "0") as server, triton.InferenceServerClient(server.grpc) as client:
-        ask(server, 2, "/predict", ROWS)
-        with looking(browser, server, api="predict") as page:
-            expect(field(page, "answers")).to_contain_text("Answered")
-            expect(field(page, "protocols")).to_be_hidden()
-
-            rows_of_one = triton.InferInput("rows", [1, 3], "FP32")
-            rows_of_one.set_data_from_numpy(np.array(ROWS[:1], np.float32))
-            client.infer("models", [rows_of_one])
-            expect(field(page, "protocols")).to_have_text("2 over HTTP, 1 over gRPC.")
 
 
 def test_a_proxy_has_the_page_which_outlives_it(browser: Browser) -> None:
@@ -117,7 +110,7 @@ def test_a_proxy_has_the_page_which_outlives_it(browser: Browser) -> None:
         expect(field(page, "lost")).to_contain_text("The gateway cannot be reached. Trying again.")
         expect(field(page, "live")).to_have_text("lost")
 
-        with proxying(server.base, "--port", proxy.base.rpartition(":")[2]):
+        with proxying(server.base, "--port", proxy.port):
             expect(field(page, "live")).to_have_text("live")
             expect(field(page, "lost")).to_be_hidden()
             expect(field(page, "empty")).to_be_visible()
