@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.server import HTTP, SERVICES, Server, eventually, serving
 from tests.loops import HANG_S
@@ -54,17 +53,6 @@ async def burst(server: Server, path: str, body: Any, *, times: int) -> int:
     async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as http:
         replies = await asyncio.gather(*(http.post(path, json=body) for _ in range(times)))
     return sum(reply.status_code == 503 for reply in replies)
-
-
-def test_the_cap_is_reached(server: Server) -> None:
-    """Most batches are full. A larger cap would not help a client that sends one request at a time."""
-    ask(server, "/capped", [1, 2, 3, 4], times=60)
-    capped = of(status(server), "capped")
-
-    assert capped["limited_by"] != "cap"
-    assert capped["why_this_size"] == "The mean batch has 4 rows: most batches are full."
-    assert "raise_cap" not in {one["code"] for one in capped["advice"]}
-    assert capped["releases"]["full"] > sum(capped["releases"].values()) / 2
 
 
 def test_overload(server: Server) -> None:
@@ -112,29 +100,6 @@ def test_errors(server: Server) -> None:
 def line_of(code: str) -> int:
     lines = (SERVICES / "staged.py").read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if code in line)
-
-
-def test_figures_agree_with_metrics(server: Server) -> None:
-    ask(server, "/slow", 1, times=20)
-    ask(server, "/capped", [1, 2], times=40)
-    document, text = status(server), HTTP.get(f"{server.base}/metrics").text
-    samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
-
-    for name in ("slow", "capped", "broken"):
-        told = of(document, name)
-        mine = [(one.name, one.labels, one.value) for one in samples if one.labels.get("api") == name]
-        values = {metric: value for metric, labels, value in mine if labels.keys() == {"api", "service"}}
-        for metric, label, key in (
-            ("requests", "status", "requests"),
-            ("requests", "protocol", "protocols"),
-            ("releases", "reason", "releases"),
-            ("shed", "reason", "sheds"),
-            ("errors", "status", "errors"),
-        ):
-            counted = {labels[label]: value for one, labels, value in mine if one == f"uncork_{metric}_total"}
-            assert counted == told[key]
-        mean = values["uncork_batch_rows_sum"] / values["uncork_batch_rows_count"]
-        assert told["mean_batch_rows"] == pytest.approx(mean)
 
 
 def test_a_dead_worker(server: Server) -> None:

@@ -19,12 +19,6 @@ class Staged(Service):
         """Return the items."""
         return items
 
-    @api(input=Json(), mb_max_latency=50)
-    def slow(self, items: list[Any]) -> list[Any]:
-        """Take longer than the goal."""
-        time.sleep(0.1)
-        return items
-
     @api(input=Json())
     def broken(self, items: list[Any]) -> list[Any]:
         """Raise, whatever comes."""
