@@ -14,12 +14,6 @@ from uncork.adapters import Json, NdArray
 class Doubler(Service):
     """Doubles numbers."""
 
-    @api(input=Json(), mb_max_batch_size=4, mb_max_latency=30_000)
-    def double(self, items: list[int]) -> list[int]:
-        """Return twice each number."""
-        time.sleep(0.01)
-        return [2 * item for item in items]
-
     @api(input=Json(), mb_max_batch_size=4, mb_max_latency=30_000, idempotent=False)
     def once(self, items: list[int]) -> list[int]:
         """Return twice each number; must not be run twice.

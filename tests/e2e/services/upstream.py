@@ -15,7 +15,7 @@ class Upstream(Service):
 
     @api(input=Json(), concurrency=4, mb_max_batch_size=1, mb_max_latency=60_000, timeout=20)
     async def fetch(self, rows: list[Any]) -> list[Any]:
-        """Return the rows; after ``open`` was called in this worker, if they begin with "wait"."""
+        """Return the rows; when ``open`` is called in this worker, if they begin with "wait"."""
         if str(rows[0]).startswith("wait"):
             await self.go.wait()
         return rows
@@ -27,13 +27,15 @@ class Upstream(Service):
 
     @api(input=Json(), policy="none", concurrency=2)
     async def stream(self, rows: list[Any]) -> AsyncIterator[Any]:
-        for row in rows * 3:
+        yield str(rows[0])
+        await self.go.wait()
+        for row in rows * 2:
             yield str(row)
-            await self.go.wait()
 
     @api(input=Json())
     async def open(self, rows: list[Any]) -> list[Any]:
-        self.go.set()
+        self.go.set()  # for those that wait now
+        self.go.clear()
         return rows
 
     @api(input=Json())
