@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 from tests.e2e.clients.test_protocols import MODELS, infer, post
 from tests.e2e.lifecycle.test_lifecycle import is_alive
 from tests.e2e.load import asking
-from tests.e2e.server import HTTP, Server, eventually, proxying, run_uncork, running, serving
+from tests.e2e.server import Server, eventually, proxying, serving
 
 # What the servers behind it hold is not what is tested here.
 UNBATCHED = ("--policy", "none")
@@ -27,12 +25,6 @@ PATIENT = ("--mb-max-latency", "30000")
 @pytest.fixture(scope="module")
 def model_server() -> Iterator[Server]:
     """A server that speaks V1 and V2, and does not batch."""
-    with serving(MODELS, *UNBATCHED) as server:
-        yield server
-
-
-@pytest.fixture
-def unused_server() -> Iterator[Server]:
     with serving(MODELS, *UNBATCHED) as server:
         yield server
 
@@ -81,9 +73,7 @@ def test_tritons_clients_are_merged(proxy: Server, binary: bool) -> None:
     assert found == [[[2 * value for value in row] for row in own] for own in rows]
 
 
-def test_a_proxy_reloads_and_a_stop_answers_what_is_held(
-    model_server: Server, tmp_path: Path, unused_server: Server
-) -> None:
+def test_a_proxy_reloads_and_a_stop_answers_what_is_held(model_server: Server, tmp_path: Path) -> None:
     """For the command and for SIGHUP. SIGTERM releases requests at once."""
     config = tmp_path / "uncork.toml"
 
@@ -97,13 +87,13 @@ def test_a_proxy_reloads_and_a_stop_answers_what_is_held(
 
     write(model_server, "fixed:0")
     with (
+        serving(MODELS, *UNBATCHED) as unused_server,
         proxying("--config", str(config), "--drain-delay", "0.5") as server,
         ThreadPoolExecutor(1) as pool,
     ):
-        port = server.base.rpartition(":")[2]
         write(unused_server, "fixed:600000", max_latency=600000)
-        difference = run_uncork("config", "diff", "--port", port)
-        reload = run_uncork("reload", "--port", port)
+        difference = server.run("config", "diff")
+        reload = server.run("reload")
 
         assert (difference.returncode, reload.returncode) == (1, 0), reload.stderr
         assert {"urls", "policy", "max_latency"} <= set(difference.stdout.split())
@@ -117,7 +107,7 @@ def test_a_proxy_reloads_and_a_stop_answers_what_is_held(
         assert asking.result().json()["predictions"][0]["item"] == "held"
         assert server.exit_code() == 0
         assert "accepting requests for another 0.5 s" in server.output
-    assert unused_server.metric("uncork_requests_total") == 1
+        assert unused_server.metric("uncork_requests_total") == 1
 
 
 def test_imported_settings_are_changes_too(model_server: Server, tmp_path: Path) -> None:
@@ -125,11 +115,10 @@ def test_imported_settings_are_changes_too(model_server: Server, tmp_path: Path)
     imported = tmp_path / "model-settings.json"
     imported.write_text('{"max_batch_size": 16, "max_batch_time": 0.01}')
     with proxying(model_server.base, "--model-settings", str(imported)) as server:
-        port = server.base.rpartition(":")[2]
-        assert run_uncork("config", "diff", "--port", port).returncode == 0
+        assert server.run("config", "diff").returncode == 0
         imported.write_text('{"max_batch_size": 8, "max_batch_time": 0.02}')
-        difference = run_uncork("config", "diff", "--port", port)
-        reload = run_uncork("reload", "--port", port)
+        difference = server.run("config", "diff")
+        reload = server.run("reload")
 
         assert (difference.returncode, reload.returncode) == (1, 0), reload.stderr
         assert [line.split()[:3] for line in difference.stdout.splitlines()[1:]] == [
@@ -138,18 +127,8 @@ def test_imported_settings_are_changes_too(model_server: Server, tmp_path: Path)
         ]
         assert "settings changed: max_batch_size, max_latency" in reload.stdout
         imported.write_text("{")
-        wrong = run_uncork("config", "diff", "--port", port)
+        wrong = server.run("config", "diff")
         assert (wrong.returncode, "is not JSON" in wrong.stderr) == (2, True)
-
-
-def test_everything_else_is_passed_through(model_server: Server, proxy: Server) -> None:
-    """With the id of the request, which a problem document of the server names."""
-    named = {"x-request-id": "mine"}
-    for path in ("/v2/models/models", "/v1/models", "/v2", "/nowhere"):
-        ours, theirs = (HTTP.get(server.base + path, headers=named) for server in (proxy, model_server))
-        assert (ours.status_code, ours.content) == (theirs.status_code, theirs.content)
-        assert ours.headers["content-type"] == theirs.headers["content-type"]
-    assert post(proxy, "/predict", [1, 2, 3]).json() == [2, 4, 6]
 
 
 @pytest.mark.slow
@@ -176,24 +155,3 @@ def test_a_server_that_is_killed_under_load_costs_nobody_an_answer() -> None:
         assert front.ready()
         for worker in workers:
             eventually(lambda worker=worker: not is_alive(worker))  # type: ignore[misc]
-
-
-@contextmanager
-def bound_only() -> Iterator[str]:
-    """The address of a port that nobody listens on or can take until the block ends."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-
-
-def test_without_a_server_it_says_so() -> None:
-    """Until it starts, the proxy is not ready and replies 503 with Retry-After."""
-    with bound_only() as base, running("proxy", base, wait=False) as front:
-        front.wait_for_address()
-        ready = HTTP.get(f"{front.base}/readyz")
-        asked = texts(front, ["a"])
-        passed = HTTP.get(f"{front.base}/v2")
-
-    assert ready.status_code == asked.status_code == passed.status_code == 503
-    assert "no server is healthy" in ready.json()["error"]
-    assert int(asked.headers["retry-after"]) >= 1
