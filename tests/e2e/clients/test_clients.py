@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,9 +14,10 @@ from uncork.server import listeners
 from uncork.server.listeners import listening_socket
 
 
-def connect(server: Server) -> socket.socket:
-    host, _, port = server.base.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=HANG_S)
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving(PROBE, "--max-body-bytes", "100000") as running:
+        yield running
 
 
 def post(path: str, body: bytes, *, length: int | None = None) -> bytes:
@@ -29,51 +31,54 @@ def read_all(connection: socket.socket) -> bytes:
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def test_ends_of_clients() -> None:
+def test_ends_of_clients(server: Server) -> None:
     """One that only ends its sending is answered; one that is refused while it sends can read why."""
-    with serving(PROBE, "--max-body-bytes", "100000") as server:
-        with connect(server) as half:
-            half.sendall(post("/sleep", b"0.3"))
-            half.shutdown(socket.SHUT_WR)
-            received = read_all(half)
-            interim = b"HTTP/1.1 100 Continue\r\n\r\n"
-            assert received.startswith(interim)
-            assert received.replace(interim, b"").startswith(b"HTTP/1.1 200 OK\r\n")
+    with server.connect() as half:
+        half.sendall(post("/sleep", b"0.3"))
+        half.shutdown(socket.SHUT_WR)
+        received = read_all(half)
+        interim = b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert received.startswith(interim)
+        assert received.replace(interim, b"").startswith(b"HTTP/1.1 200 OK\r\n")
 
-        with connect(server) as sender:
-            sender.sendall(post("/add", b"x" * 1000, length=50_000_000))
-            for _ in range(200):
-                sender.sendall(b"x" * 10_000)
-            sender.shutdown(socket.SHUT_WR)
-            assert read_all(sender).startswith(b"HTTP/1.1 413 ")
+    with server.connect() as sender:
+        sender.sendall(post("/add", b"x" * 1000, length=50_000_000))
+        for _ in range(200):
+            sender.sendall(b"x" * 10_000)
+        sender.shutdown(socket.SHUT_WR)
+        assert read_all(sender).startswith(b"HTTP/1.1 413 ")
 
-        with connect(server) as hanging:
-            hanging.sendall(post("/remember", b'"held"'))
-            hanging.close()
-        with connect(server) as asking:
-            asking.sendall(post("/recall", b"0"))
-            assert asking.recv(65536).startswith(b"HTTP/1.1 200 ")
+    with server.connect() as hanging:
+        hanging.sendall(post("/remember", b'"held"'))
+        hanging.close()
+    with server.connect() as asking:
+        asking.sendall(post("/recall", b"0"))
+        assert asking.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.slow
-def test_clients_that_leave_in_a_storm_are_taken_out_of_the_queue() -> None:
+def test_clients_that_leave_in_a_storm_are_taken_out_of_the_queue(server: Server) -> None:
     """Of two hundred that close while another is served, none is run; their connections are gone."""
-    with serving(PROBE) as server:
-        with connect(server) as busy:
-            busy.sendall(post("/sleep", b"2"))
-            eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
-            leaving = [connect(server) for _ in range(200)]
-            for connection in leaving:
-                connection.sendall(post("/remember", b'"left"'))
-            eventually(lambda: server.metric("uncork_queue_rows", api="remember") == 200)
-            for connection in leaving:
-                connection.close()
-            eventually(lambda: server.metric("uncork_queue_rows", api="remember") == 0)
-            assert busy.recv(65536).startswith(b"HTTP/1.1 200 ")
-        with connect(server) as asking:
-            asking.sendall(post("/recall", b"0"))
-            assert asking.recv(65536).endswith(b"\r\n\r\n[]")
-        assert server.metric("uncork_requests_total", status="499") == 200
+
+    def left() -> float:
+        return server.metric("uncork_requests_total", status="499")
+
+    before = left()
+    with server.connect() as busy:
+        busy.sendall(post("/sleep", b"2"))
+        eventually(lambda: server.metric("uncork_workers", state="busy") == 1)
+        leaving = [server.connect() for _ in range(200)]
+        for connection in leaving:
+            connection.sendall(post("/remember", b'"left"'))
+        eventually(lambda: server.metric("uncork_queue_rows", api="remember") == 200)
+        for connection in leaving:
+            connection.close()
+        eventually(lambda: server.metric("uncork_queue_rows", api="remember") == 0)
+        assert busy.recv(65536).startswith(b"HTTP/1.1 200 ")
+    with server.connect() as asking:
+        asking.sendall(post("/recall", b"0"))
+        assert b'"left"' not in asking.recv(65536)
+    assert left() == before + 200
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such limit")

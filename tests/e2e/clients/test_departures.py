@@ -7,7 +7,6 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -29,10 +28,7 @@ def server() -> Iterator[Server]:
 
 def sent(server: Server, path: bytes, body: bytes = b"1") -> socket.socket:
     """Return the connection of a client that has sent a request."""
-    address = urlsplit(server.base)
-    assert address.hostname is not None
-    assert address.port is not None
-    connection = socket.create_connection((address.hostname, address.port), HANG_S)
+    connection = server.connect()
     connection.sendall(request(body, path=path))
     return connection
 

@@ -1,9 +1,8 @@
-"""Who may come in, on real sockets: TLS with certificates of clients, API keys, a port for operators."""
+"""Clients of a Unix socket, and the health check of the image."""
 
 import json
 import os
 import re
-import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -18,38 +17,6 @@ from tests.loops import HANG_S
 pytestmark = pytest.mark.slow
 
 KEY = "a-key-of-the-tests"
-
-
-def test_only_who_has_certificate_and_key_is_answered(tmp_path: Path) -> None:
-    authority, of_clients = trustme.CA(), trustme.CA()
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
-    of_clients.cert_pem.write_to_path(tmp_path / "clients.pem")
-    (tmp_path / "keys").write_text(f"{KEY}\n")
-    arguments = (
-        *("--tls-cert", str(tmp_path / "server.pem"), "--tls-client-ca", str(tmp_path / "clients.pem")),
-        *("--api-key-file", str(tmp_path / "keys"), "--admin-port", "0"),
-    )
-    known, unknown = ssl.create_default_context(), ssl.create_default_context()
-    for context in (known, unknown):
-        authority.configure_trust(context)
-    of_clients.issue_cert("client@tests").configure_cert(known)
-
-    with serving(PROBE, *arguments) as server:
-        found = re.search(r"POST (https://[^/\s]+)/recall", server.output)
-        assert found is not None, server.output
-        with httpx.Client(base_url=found[1], verify=known, timeout=HANG_S) as client:
-            answers = [
-                client.post("/recall", json=[1], headers={"x-api-key": key}) for key in (KEY, KEY, "no key")
-            ]
-            assert [answer.status_code for answer in answers] == [200, 200, 401]
-            assert client.get("/metrics", headers={"x-api-key": KEY}).status_code == 404
-        with (
-            httpx.Client(base_url=found[1], verify=unknown, timeout=HANG_S) as client,
-            pytest.raises(httpx.TransportError),
-        ):
-            client.get("/livez")
-        assert server.metric("uncork_requests_total", status="200") == 2
-    assert server.exit_code() == 0
 
 
 def test_clients_of_a_unix_socket_share_batches_keys_and_metrics(tmp_path: Path) -> None:
