@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.examples.models import EXAMPLES, make_model
 from tests.e2e.server import ROOT, Server, serving
 
 pytestmark = pytest.mark.long_run
@@ -18,9 +18,8 @@ _BOUND_S = 900
 
 @pytest.fixture(scope="module")
 def digits() -> Iterator[Server]:
-    example = ROOT / "examples/digits"
-    subprocess.run([sys.executable, str(example / "train.py")], check=True, capture_output=True)
-    with serving(f"{example / 'service.py'}:Digits", "--grpc-port", "0") as server:
+    make_model("digits")
+    with serving(f"{EXAMPLES / 'digits/service.py'}:Digits", "--grpc-port", "0") as server:
         yield server
 
 

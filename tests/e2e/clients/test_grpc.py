@@ -151,8 +151,8 @@ def test_health_reflection_and_metadata(server: Server, client: triton.Inference
 
 
 def test_clients_of_all_protocols_share_a_batch(server: Server) -> None:
-    """JSON, binary, TensorFlow Serving and both kinds of gRPC, by the id of the batch."""
-    kinds = ("native", "v1", "v2", "tensorflow", "binary")
+    """JSON, arrays, binary, TensorFlow Serving and both kinds of gRPC, by the id of the batch."""
+    kinds = ("native", "npy", "v1", "v2", "tensorflow", "binary", "binary in")
     rows = ROWS[: len(kinds) + 2]
 
     async def infer(row: list[float]) -> tuple[list[float], str]:

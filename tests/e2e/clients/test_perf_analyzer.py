@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.examples.models import EXAMPLES, make_model
 from tests.e2e.server import ROOT, SERVICES, Server, serving
 from tests.loops import HANG_S
 
@@ -37,9 +37,8 @@ def program() -> None:
 
 @pytest.fixture(scope="module")
 def digits() -> Iterator[Server]:
-    example = ROOT / "examples/digits"
-    subprocess.run([sys.executable, str(example / "train.py")], check=True, capture_output=True)
-    with serving(f"{example / 'service.py'}:Digits", *PATIENT, "--grpc-port", "0") as server:
+    make_model("digits")
+    with serving(f"{EXAMPLES / 'digits/service.py'}:Digits", *PATIENT, "--grpc-port", "0") as server:
         yield server
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import math
@@ -16,7 +15,6 @@ import tritonclient.http as triton
 from tritonclient.utils import triton_to_np_dtype
 
 from tests.e2e.server import HTTP, SERVICES, Server, serving
-from tests.loops import HANG_S
 
 MODELS = f"{SERVICES / 'models.py'}:Models"
 ROWS = [[float(number), number + 0.5, -number] for number in range(24)]
@@ -180,22 +178,3 @@ def told(kind: str, reply: httpx.Response) -> list[float]:
             assert ("data" in output) == (kind != "binary")
             row = output.get("data") or np.frombuffer(reply.content[end:], "<f4").tolist()
     return list(row)
-
-
-def test_clients_of_all_protocols_share_batches(server: Server) -> None:
-    kinds = ("native", "npy", "v1", "v2", "tensorflow", "binary", "binary in")
-    rows = ROWS[: 3 * len(kinds)]
-
-    async def ask_all() -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=server.base, timeout=HANG_S) as client:
-            asked = [question(kind, row) for kind, row in zip(kinds * 3, rows, strict=True)]
-            return await asyncio.gather(*[client.post(**one) for one in asked])
-
-    replies = asyncio.run(ask_all())
-
-    assert {reply.status_code for reply in replies} == {200}
-    assert [told(*one) for one in zip(kinds * 3, replies, strict=True)] == DOUBLED[: len(rows)]
-    batches = [
-        {reply.headers["x-batch-id"] for reply in replies[at :: len(kinds)]} for at in range(len(kinds))
-    ]
-    assert set.intersection(*batches)
