@@ -53,7 +53,10 @@ def post(server: Server, api: str = "patient") -> httpx.Response:
 
 
 def test_a_request_waits_for_the_worker_that_it_starts(target: str) -> None:
-    """Before and after, the service is ready; nothing that it has learned is lost."""
+    """Before and after, the service is ready; nothing that it has learned is lost.
+
+    A request that cannot wait is refused, and starts a worker for the next one.
+    """
     with serving(target, "--workers", "0-2", "--idle-after", "1") as server:
         [first, version] = post(server).json()
         asleep(server)
@@ -69,17 +72,12 @@ def test_a_request_waits_for_the_worker_that_it_starts(target: str) -> None:
         assert server.metric("uncork_worker_restarts_total") == 0
         assert estimate > 0
         asleep(server)
-        server.terminate()
-        assert server.exit_code() == 0
-
-
-def test_a_request_that_cannot_wait_starts_a_worker_for_the_next(target: str) -> None:
-    with serving(target, "--workers", "0-1", "--idle-after", "1") as server:
-        asleep(server)
         refused = post(server, "hasty")
         assert (refused.status_code, refused.json()["reason"]) == (503, "no_worker")
         assert int(refused.headers["retry-after"]) >= 1
         eventually(lambda: post(server, "hasty").status_code == 200)
+        server.terminate()
+        assert server.exit_code() == 0
 
 
 def test_a_reload_of_a_service_that_sleeps_checks_and_serves_new_code(target: str, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def address(server: Server, pattern: str) -> str:
 
 
 def test_new_connections_use_the_files_of_the_latest_reload(files: Renewed) -> None:
-    """Open connections stay."""
+    """Open connections stay. A broken file changes nothing."""
     with serving(PROBE, *files.arguments) as server:
         url = address(server, r"POST (https://[^/\s]+)/recall")
         target = server.grpc
@@ -95,6 +95,13 @@ def test_new_connections_use_the_files_of_the_latest_reload(files: Renewed) -> N
             assert open_client.get(f"{url}/livez").status_code == 200
             assert files.status(url, 0, 0, 0) == 200
             assert files.grpc_works(target, 0)
+
+            files.use(1)
+            (files.folder / "server.pem").write_text("nothing")
+            server.process.send_signal(signal.SIGHUP)
+            eventually(lambda: "reload failed" in server.output)
+            assert "server.pem has no certificate in PEM format" in server.output
+            assert files.status(url, 0, 0, 0) == 200
 
             files.use(1)
             server.process.send_signal(signal.SIGHUP)
@@ -108,18 +115,6 @@ def test_new_connections_use_the_files_of_the_latest_reload(files: Renewed) -> N
             assert not files.grpc_works(target, 0)
             assert open_client.get(f"{url}/livez").status_code == 200
     assert server.exit_code() == 0
-
-
-def test_a_broken_file_changes_nothing(files: Renewed) -> None:
-    with serving(PROBE, *files.arguments) as server:
-        url = address(server, r"POST (https://[^/\s]+)/recall")
-        files.use(1)
-        (files.folder / "server.pem").write_text("nothing")
-        server.process.send_signal(signal.SIGHUP)
-        eventually(lambda: "reload failed" in server.output)
-
-        assert "server.pem has no certificate in PEM format" in server.output
-        assert files.status(url, 0, 0, 0) == 200
 
 
 def test_a_file_that_is_replaced_is_read_by_itself(files: Renewed) -> None:

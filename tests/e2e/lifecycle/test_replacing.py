@@ -10,13 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lifecycle.test_reload import answers, has_workers, load, write
-from tests.e2e.server import HTTP, Server, eventually, run_uncork, serving
+from tests.e2e.server import HTTP, eventually, serving
 
 pytestmark = pytest.mark.slow
-
-
-def port(server: Server) -> str:
-    return server.base.rpartition(":")[2]
 
 
 @pytest.fixture
@@ -32,12 +28,12 @@ def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
         with load(server) as replies:
             eventually(lambda: ("one", "a") in answers(replies))
             write(tmp_path, "second")
-            reload = run_uncork("reload", "--port", port(server))
+            reload = server.run("reload")
             assert (reload.returncode, reload.stderr) == (0, "")
             assert reload.stdout.startswith("reloaded after ")
             eventually(lambda: ("second", "a") in answers(replies))
             write(tmp_path, "broken", setup="raise OSError('no weights')")
-            failed = run_uncork("reload", "--port", port(server))
+            failed = server.run("reload")
             assert failed.returncode == 1
             assert "failed, the old workers keep running: new worker " in failed.stderr
             assert "failed in setup: OSError: no weights" in failed.stderr
@@ -48,18 +44,6 @@ def test_new_code_takes_over_by_wish(tmp_path: Path, service: str) -> None:
 
         assert answers(replies)
         assert {reply.status for reply in replies} == {200}
-
-
-def test_a_reload_ends_a_crash_loop(tmp_path: Path, service: str) -> None:
-    write(tmp_path, "bad", setup="raise OSError('no weights')")
-    with serving(service, wait=False) as server:
-        server.wait_for_address()
-        eventually(lambda: "OSError: no weights" in server.output)
-        write(tmp_path, "mended")
-        reload = run_uncork("reload", "--port", port(server))
-
-        assert (reload.returncode, reload.stderr) == (0, "")
-        assert server.ready()
 
 
 def test_workers_are_recycled_under_load(tmp_path: Path, service: str) -> None:
@@ -100,7 +84,7 @@ def test_a_worker_that_comes_back_with_other_code_is_reported(tmp_path: Path, se
     with serving(service, "--max-batches-per-worker", "1") as server:
         first = set(server.workers())
         (tmp_path / "answers.py").write_text("ANSWER = 'b'")
-        reload = run_uncork("reload", "--port", port(server))
+        reload = server.run("reload")
         assert reload.returncode == 0
         eventually(lambda: not first & set(server.workers()))
         assert "with other code" not in server.output
