@@ -33,7 +33,7 @@ def post(server: Server, path: str, item: object) -> httpx.Response:
 
 @pytest.mark.parametrize(("method", "api"), POOLS)
 def test_pools_of_processes_start_and_end(server: Server, method: str, api: str) -> None:
-    for _ in range(4):
+    for _ in range(2):
         reply = post(server, api, method)
         assert (reply.status_code, reply.json()) == (200, [2, 4, 6])
 
@@ -95,10 +95,16 @@ def test_the_end_of_a_worker_is_noticed_although_a_child_lives(tmp_path: Path, a
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_helpers_end_with_the_server(number: int) -> None:
-    """Also if it is interrupted in a terminal, whose signal reaches its whole group."""
+    """And before with their worker, in a reload.
+
+    Also if it is interrupted in a terminal, whose signal reaches its whole group.
+    """
     with serving(HELPED) as server:
+        former = post(server, "pids", 0).json()
+        assert all(map(is_alive, former))
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: not any(map(is_alive, former)))
         worker, helper = post(server, "pids", 0).json()
-        assert is_alive(helper)
         eventually(lambda: "ValueError: in the child of setup" in server.output)
         (os.killpg if number == signal.SIGINT else os.kill)(server.process.pid, number)
         server.exit_code()
@@ -107,11 +113,3 @@ def test_helpers_end_with_the_server(number: int) -> None:
             assert not is_alive(helper)
         else:
             os.kill(helper, signal.SIGKILL)
-
-
-def test_a_reload_ends_the_helpers_of_the_old_worker() -> None:
-    with serving(HELPED) as server:
-        worker, helper = post(server, "pids", 0).json()
-        server.process.send_signal(signal.SIGHUP)
-        eventually(lambda: not is_alive(worker) and not is_alive(helper))
-        assert post(server, "pids", 0).json()[0] != worker

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.server import HTTP, PROBE, Server, eventually, serving
-from tests.e2e.workers.nvml import MEMORY_BYTES, FakeGpus
+from tests.e2e.workers.nvml import FakeGpus
 from tests.e2e.workers.remote import remotes, wait_for, worker_port
 
 pytestmark = pytest.mark.slow
 
-USED, TOTAL = "uncork_gpu_memory_used_bytes", "uncork_gpu_memory_total_bytes"
-OWN, BUSY = "uncork_gpu_worker_memory_bytes", "uncork_gpu_utilization_ratio"
+BUSY = "uncork_gpu_utilization_ratio"
 
 
 @pytest.fixture
@@ -28,25 +27,13 @@ def ask(server: Server, path: str = "/remember") -> int:
     return HTTP.post(f"{server.base}{path}", json=1).status_code
 
 
-def reported(server: Server, metric: str = TOTAL) -> set[tuple[str, str]]:
+def reported(server: Server) -> set[tuple[str, str]]:
     """Return worker and GPU of each series."""
-    return {(labels["worker"], labels["gpu"]) for labels in server.labels(metric)}
+    return {(labels["worker"], labels["gpu"]) for labels in server.labels(BUSY)}
 
 
 def eventually_reports(server: Server, *series: tuple[str, str], path: str = "/remember") -> None:
     eventually(lambda: ask(server, path) == 200 and reported(server) == set(series))
-
-
-def test_a_worker_reports_all_gpus_unless_it_has_been_assigned_one(gpus: FakeGpus) -> None:
-    with serving(PROBE) as server:
-        eventually_reports(server, ("0", "0"), ("0", "1"))
-        assert server.metric(USED, gpu="0", worker="0", service="probe") == 8_000_000_000
-        assert server.metric(TOTAL) == 2 * MEMORY_BYTES
-        assert server.metric(BUSY, gpu="0") == 0.87
-        assert (server.metric(OWN), reported(server, OWN)) == (5_000_000_000, {("0", "0")})
-
-        gpus.set(percent=12)
-        eventually(lambda: ask(server) == 200 and server.metric(BUSY, gpu="0") == 0.12)
 
 
 def test_workers_report_the_gpus_that_they_have_been_assigned(gpus: FakeGpus) -> None:
@@ -67,38 +54,13 @@ def test_workers_report_the_gpus_that_they_have_been_assigned(gpus: FakeGpus) ->
         eventually(lambda: ask(server) == 200 and reported(server) == expected)
 
 
-@pytest.mark.parametrize("visible", ["", "-1"])
-def test_a_worker_that_must_not_use_gpus_reports_none(
-    gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visible: str
-) -> None:
-    """Beside a service with GPUs, whose workers report them."""
-    config = tmp_path / "uncork.toml"
-    config.write_text(
-        f"[services.cpu]\ntarget = '{PROBE}'\nenvironment = {{CUDA_VISIBLE_DEVICES = '{visible}'}}\n"
-        f"own_routes = false\n[services.gpu]\ntarget = '{PROBE}'\ngpus = '1,'\nown_routes = false\n"
-    )
-    with serving("--config", str(config)) as server:
-        eventually_reports(server, ("0", "1"), path="/gpu/remember")
-        eventually(lambda: ask(server, "/cpu/remember") == 200)
-        assert server.metric(TOTAL, service="gpu") == MEMORY_BYTES
-        assert server.metric(TOTAL, service="cpu") == 0
-        status = HTTP.get(f"{server.base}/status").json()
-        assert {worker["service"]: len(worker["gpus"]) for worker in status["workers"]} == {
-            "cpu": 0,
-            "gpu": 1,
-        }
-
-
-@pytest.mark.parametrize("fault", ["hang", "NVMLError", "OSError"])
-def test_a_library_that_fails_costs_nothing_but_the_gauges(gpus: FakeGpus, fault: str) -> None:
-    gpus.set(nvmlInit=fault)
+def test_a_library_that_hangs_costs_nothing_but_the_gauges(gpus: FakeGpus) -> None:
+    gpus.set(nvmlInit="hang")
     with serving(PROBE) as server:
-        said = "metrics of GPUs are off until this worker restarts"
-        eventually(lambda: ask(server) == 200 and (fault == "hang" or said in server.output))
+        assert ask(server) == 200
         assert reported(server) == set()
         server.terminate()
         assert server.exit_code() == 0
-        assert server.output.count(said) == (0 if fault == "hang" else 1)
 
 
 BUSY_SERVICES = """

@@ -6,12 +6,11 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import trustme
 
@@ -176,46 +175,10 @@ def test_workers_can_be_started_through_ray_client(cluster: RayCluster, target: 
     assert cluster.actors() == 0
 
 
-def test_an_address_that_nodes_cannot_reach_is_reported(cluster: RayCluster, target: str) -> None:
-    with serving(target, cluster.head, "--worker-address", "127.0.0.1:1", workers=1) as server:
-        eventually(lambda: "it cannot reach the gateway at 127.0.0.1:1" in server.output)
-        assert "--worker-address" in server.output
-
-
-@pytest.mark.parametrize(
-    ("on", "says"),
-    [
-        ("127.0.0.1:1", "the Ray head at 127.0.0.1:1 cannot be reached: [Errno 111] Connection refused"),
-        (
-            "ray://127.0.0.1:1",
-            "the Ray head at 127.0.0.1:1 cannot be reached: [Errno 111] Connection refused",
-        ),
-    ],
-)
-def test_a_wrong_address_is_an_error(target: str, on: str, says: str) -> None:
+@pytest.mark.parametrize("on", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_wrong_address_is_an_error(target: str, on: str) -> None:
+    says = "the Ray head at 127.0.0.1:1 cannot be reached: [Errno 111] Connection refused"
     with serving(target, on) as server:
         assert server.exit_code() == 2
         assert says in server.output
         assert len(server.output.splitlines()) == 1
-
-
-def test_no_request_is_lost_with_a_node(cluster: RayCluster, target: str) -> None:
-    """The last test: this cluster has one node less afterwards."""
-    with serving(target, cluster.head) as server:
-        all_ready(server, 2)
-        [lost, stays] = hosts(server)
-
-        def kill() -> None:
-            raylet = psutil.Process(lost).parents()[1]
-            assert raylet.name() == "raylet"
-            for process in (*raylet.children(recursive=True), raylet):
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
-            eventually(lambda: lost not in hosts(server))
-            eventually(lambda: len(hosts(server)) == 2)
-            eventually(lambda: server.metric("uncork_workers", state="starting") == 0)
-
-        statuses = statuses_while(server, kill)
-
-        assert statuses.keys() == {200}
-        assert stays in hosts(server)

@@ -32,49 +32,33 @@ def statuses_while(server: Server, act: Callable[[], None]) -> Counter[int]:
     return load.statuses_while(server, act, path="/add", body=[1, 2], answer=3, clients=16)
 
 
-def test_a_gateway_without_workers_of_its_own_waits_for_one(on: Remotes) -> None:
+def test_workers_that_stop_or_are_killed_under_load_cost_no_answer(on: Remotes) -> None:
+    """The gateway has no workers of its own, and waits for the first."""
     with on.gateway() as server:
-        worker = on.start(worker_port(server), options=["--node", "far"])
-        wait_for(server, 1)
+        stopped, killed, stays = (
+            on.start(worker_port(server), options=["--node", node]) for node in ("near", "near", "far")
+        )
+        wait_for(server, 3)
 
-        assert pid_of(server) == worker.pid
-        [described] = HTTP.get(f"{server.base}/status?format=json").json()["workers"]
-        assert (described["index"], described["pid"], described["host"]) == (0, worker.pid, "far")
-        assert "worker 0 on far is ready" in server.output
-
-
-def test_a_worker_that_is_stopped_under_load_costs_no_answer(on: Remotes) -> None:
-    with on.gateway() as server:
-        first, second = (on.start(worker_port(server)) for _ in range(2))
-        wait_for(server, 2)
-
-        def stop() -> None:
-            eventually(lambda: server.metric("uncork_requests_total") > 50)
-            assert first.stop() == 0
+        def more() -> None:
             seen = server.metric("uncork_requests_total")
             eventually(lambda: server.metric("uncork_requests_total") > seen + 50)
 
-        assert statuses_while(server, stop).keys() == {200}
-        assert server.metric("uncork_batches_total", outcome="lost") == 0
-        assert "leaving the gateway" in first.output
-        assert "is leaving" in server.output
-        assert pid_of(server) == second.pid
+        def act() -> None:
+            more()
+            assert stopped.stop() == 0
+            more()
+            assert server.metric("uncork_batches_total", outcome="lost") == 0
+            os.kill(killed.pid, signal.SIGKILL)
+            more()
 
-
-def test_a_worker_that_is_killed_under_load_costs_no_answer(on: Remotes) -> None:
-    with on.gateway() as server:
-        first = on.start(worker_port(server), options=["--node", "a"])
-        on.start(worker_port(server), options=["--node", "b"])
-        wait_for(server, 2)
-
-        def kill() -> None:
-            eventually(lambda: server.metric("uncork_requests_total") > 50)
-            os.kill(first.pid, signal.SIGKILL)
-            seen = server.metric("uncork_requests_total")
-            eventually(lambda: server.metric("uncork_requests_total") > seen + 50)
-
-        assert statuses_while(server, kill).keys() == {200}
+        assert statuses_while(server, act).keys() == {200}
         eventually(lambda: idle(server, 1))
+        assert "leaving the gateway" in stopped.output
+        assert "is leaving" in server.output
+        assert pid_of(server) == stays.pid
+        [described] = HTTP.get(f"{server.base}/status?format=json").json()["workers"]
+        assert (described["pid"], described["host"]) == (stays.pid, "far")
 
 
 @pytest.fixture
@@ -103,18 +87,6 @@ def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_pa
         assert ready.exists()
         assert worker.stop() == 0
     assert not ready.exists()
-
-
-def test_a_worker_uses_another_gateway_if_its_own_goes(on: Remotes) -> None:
-    with on.gateway() as left, on.gateway() as right:
-        worker = on.start(worker_port(left), worker_port(right))
-        servers = [left, right]
-        eventually(lambda: any("is ready" in server.output for server in servers))
-        gone, stays = servers if "is ready" in left.output else servers[::-1]
-        gone.process.kill()
-
-        wait_for(stays, 1)
-        assert pid_of(stays) == worker.pid
 
 
 def test_a_new_version_takes_over_when_it_is_as_strong_as_the_old_one(on: Remotes) -> None:
