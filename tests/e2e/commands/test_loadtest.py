@@ -27,7 +27,6 @@ from uncork_loadtests.traffic.plan import Payload, Plan
 pytestmark = pytest.mark.slow
 
 STREAMS = f"{SERVICES / 'streams.py'}:Streams"
-STRICT = f"{SERVICES / 'probe.py'}:Strict"
 BRIEF = ("--seconds", "0.3", "--warmup-seconds", "0")
 
 
@@ -61,22 +60,6 @@ def test_a_service_is_served_while_the_test_lasts(tmp_path: Path) -> None:
     assert found["summary"]["held"]["count"] == found["summary"]["good"]
     assert found["estimate"]["intercept_ms"] > 0
     assert "Plotly.newPlot" in page.read_text()
-
-
-def test_a_gateway_with_several_services(tmp_path: Path) -> None:
-    """Each API is found at the path with its service, too; without a path, the error lists the routes."""
-    file = tmp_path / "uncork.toml"
-    file.write_text(f"[services.strict]\ntarget = '{STRICT}'\n[services.probe]\ntarget = '{PROBE}'")
-    with serving("--config", str(file)) as server:
-        url = f"{server.base}/strict/throw"
-        found = figures(run_uncork("loadtest", url, "--rate", "100", "--shape", "2", *BRIEF, "--json", "-"))
-        assert found["summary"]["statuses"] == {"200": found["summary"]["requests"]}
-        several = run_uncork("loadtest", server.base, "--rate", "100", "--shape", "2", *BRIEF)
-        assert several.returncode == 2
-        says = (
-            f"{server.base} does not name an API; append a route, as in {server.base}/throw; the server has "
-        )
-        assert f"{says}/throw, /pixel, /add, " in several.stderr
 
 
 def test_one_of_several_services_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

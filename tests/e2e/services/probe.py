@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from uncork import Service, api
@@ -109,21 +108,4 @@ class Fragile(Service):
         """Return the rows, or exit."""
         if "kill" in rows:
             os._exit(1)
-        return rows
-
-
-Row = Annotated[list[Annotated[int, msgspec.Meta(ge=1, le=6)]], msgspec.Meta(min_length=2, max_length=2)]
-
-
-class Strict(Service):
-    """Throws dice."""
-
-    @api(input=Json(type=Row))
-    def throw(self, rows: list[list[int]]) -> list[int]:
-        """Add up two dice."""
-        return [sum(row) for row in rows]
-
-    @api(input=NdArray(dtype="uint8", shape=(2,)))
-    def pixel(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Give back the rows."""
         return rows
