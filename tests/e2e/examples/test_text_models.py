@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tests.e2e.server import HTTP, ROOT, Server, eventually, serving
+from tests.e2e.server import HTTP, ROOT, Server, serving
 
 if TYPE_CHECKING:
     import openai
@@ -280,7 +281,9 @@ def test_a_missing_file_is_named(
     for name in {"model.onnx", "tokenizer.json"} - {missing}:
         (tmp_path / name).touch()
     monkeypatch.setenv(variable, str(tmp_path))
-    says = f"no file {tmp_path / missing}; set {variable} to the folder of the model"
+    file, _, name = target.rpartition(":")
 
-    with serving(target, wait=False) as server:
-        eventually(lambda: says in server.output)
+    with pytest.raises(FileNotFoundError) as caught:
+        runpy.run_path(file)[name]().setup()
+
+    assert str(caught.value) == f"no file {tmp_path / missing}; set {variable} to the folder of the model"
