@@ -116,14 +116,3 @@ def test_every_protocol_is_grouped(server: Server) -> None:
             assert one.result(HANG_S) == [*enumerate(LANGUAGES)]
     rows = (len(CLIENTS) - 1) * 2 * len(LANGUAGES)
     assert server.metric("uncork_batches_total", api="predict") - before < rows / 2
-
-
-def test_a_request_fails_with_its_first_bad_part(server: Server) -> None:
-    """A row that kills workers fails its own request; others of its groups are answered."""
-    bad = {"instances": [*rows_of(LANGUAGES), {"n": -1, "language": "it"}]}
-    with ThreadPoolExecutor(8) as pool:
-        good = [pool.submit(v1, server) for _ in range(4)]
-        reply = HTTP.post(f"{server.base}/v1/models/groups:predict", json=bad)
-        assert reply.status_code == 502
-        assert [one.result(HANG_S) for one in good] == [[*enumerate(LANGUAGES)]] * 4
-    assert v1(server) == [*enumerate(LANGUAGES)]

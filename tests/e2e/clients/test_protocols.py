@@ -12,7 +12,6 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from tritonclient.utils import triton_to_np_dtype
 
 from tests.e2e.server import HTTP, SERVICES, Server, serving
 
@@ -72,39 +71,6 @@ def test_tritons_client_sees_health_and_metadata(server: Server) -> None:
         assert (described["datatype"], described["shape"]) == ("FP32", [-1, 3])
         with pytest.raises(triton.InferenceServerException, match="unknown model: 'others'"):
             client.get_model_metadata("others")
-
-
-def test_tritons_client_sees_what_models_return(server: Server) -> None:
-    """A model that warms up has outputs at once, another one after two different responses."""
-    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
-        [doubled] = client.get_model_metadata("models")["outputs"]
-        assert doubled == {"name": "output-0", "datatype": "FP32", "shape": [-1, 3]}
-        answered = infer(server, ROWS[:2], binary=True)
-        assert (answered.dtype, answered.shape) == (triton_to_np_dtype(doubled["datatype"]), (2, 3))
-
-        for text in ("a", "b"):
-            asked = {"instances": [text]}
-            assert post(server, "/v1/models/models.texts:predict", asked).status_code == 200
-        assert client.get_model_metadata("models.texts")["outputs"] == [
-            {"name": "item", "datatype": "BYTES", "shape": [-1]},
-            {"name": "length", "datatype": "INT64", "shape": [-1]},
-        ]
-
-
-def test_tritons_client_sees_configuration_statistics_and_index(server: Server) -> None:
-    """By its own methods for Triton's extensions."""
-    with triton.InferenceServerClient(server.base.removeprefix("http://")) as client:
-        config = client.get_model_config("models", "1")
-        assert (config["max_batch_size"], config["input"][0]["dims"]) == (32, [3])
-        assert config["dynamic_batching"]["max_queue_delay_microseconds"] == 100_000
-        [before] = client.get_inference_statistics("models")["model_stats"]
-        infer(server, ROWS[:3], binary=True)
-        [after] = client.get_inference_statistics("models", "1")["model_stats"]
-        assert after["inference_count"] - before["inference_count"] == 3
-        assert after["execution_count"] - before["execution_count"] == 1
-        index = client.get_model_repository_index()
-        assert {"name": "models", "version": "1", "state": "READY", "reason": ""} in index
-        assert len(client.get_inference_statistics()["model_stats"]) == len(index)
 
 
 def test_texts_and_several_inputs_go_both_ways(server: Server) -> None:

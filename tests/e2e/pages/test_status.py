@@ -76,32 +76,6 @@ def test_overload(server: Server) -> None:
     assert (loaded["state"], document["state"]) == (expected, expected)
 
 
-def test_errors(server: Server) -> None:
-    """Every answer is a 500: the state is no longer ready, and the exception is named."""
-    for _ in range(3):
-        replies = asyncio.run(burst(server, "/broken", {}, times=10))
-        assert replies == 0
-    document = status(server)
-
-    broken = of(document, "broken")
-    assert (document["state"], broken["state"]) == ("failing", "failing")
-    assert "broken is failing: 100 % of its requests failed." in document["sentence"]
-    line = line_of("nobody has this")
-    assert broken["sentence"].startswith("30 of 30 requests (100 %) failed.")
-    assert (broken["errors"], broken["error_share"], broken["refused"]) == ({"500": 30}, 1, 0)
-    failure = broken["failure"]
-    assert (failure["error"], failure["place"], failure["requests"]) == ("KeyError", f"staged.py:{line}", 30)
-    assert failure["message"] is None
-    assert f"KeyError (staged.py:{line})" in advice(document, "broken")["errors"]
-    assert f"[{failure['error_id']}]" in server.output
-    assert server.ready()
-
-
-def line_of(code: str) -> int:
-    lines = (SERVICES / "staged.py").read_text().splitlines()
-    return next(number for number, line in enumerate(lines, 1) if code in line)
-
-
 def test_a_dead_worker(server: Server) -> None:
     """Until its replacement is ready, /status names its end and counts the refused requests."""
     [before] = status(server)["workers"]

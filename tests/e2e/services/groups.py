@@ -1,6 +1,5 @@
 """APIs that group requests by a field; they hold, so that callers meet. Others have classes, or pad."""
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -18,8 +17,6 @@ class Groups(Service):
         group = context().group
         for row in rows:
             assert row["language"] == group
-            if row["n"] == -1:
-                os._exit(1)
         return [{"n": row["n"], "group": group} for row in rows]
 
     @api(input=DataFrame(), group_by="language", policy="fixed:100", mb_max_latency=10_000)

@@ -19,11 +19,6 @@ class Staged(Service):
         """Return the items."""
         return items
 
-    @api(input=Json())
-    def broken(self, items: list[Any]) -> list[Any]:
-        """Raise, whatever comes."""
-        return [item["nobody has this"] for item in items]
-
     @api(input=NdArray(shape=()), mb_max_latency=5000, mb_max_batch_size=4)
     def capped(self, rows: Rows) -> Rows:
         """Take as long for four rows as for one."""

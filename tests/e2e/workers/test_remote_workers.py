@@ -15,7 +15,6 @@ from tests.e2e import load
 from tests.e2e.server import HTTP, SERVICES, Server, eventually
 from tests.e2e.workers.remote import Remotes, idle, pid_of, remotes, wait_for, worker_port
 from tests.loops import HANG_S
-from uncork_loadtests.servers import reserved_port
 
 pytestmark = pytest.mark.slow
 
@@ -59,34 +58,6 @@ def test_workers_that_stop_or_are_killed_under_load_cost_no_answer(on: Remotes) 
         assert pid_of(server) == stays.pid
         [described] = HTTP.get(f"{server.base}/status?format=json").json()["workers"]
         assert (described["pid"], described["host"]) == (stays.pid, "far")
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    with reserved_port() as reserved:
-        yield reserved
-
-
-def test_a_worker_keeps_its_model_while_the_gateway_restarts(on: Remotes, tmp_path: Path, port: int) -> None:
-    ready = tmp_path / "ready"
-    worker = on.start(f"127.0.0.1:{port}", options=["--ready-file", str(ready)])
-    eventually(lambda: "no gateway answers" in worker.output)
-    assert not ready.exists()
-    with on.gateway("--worker-port", str(port)) as server:
-        wait_for(server, 1)
-        assert ready.exists()
-        assert HTTP.post(f"{server.base}/remember", json="kept").json() == "kept"
-        server.process.kill()
-        server.process.wait()
-    eventually(lambda: "is gone" in worker.output)
-    assert not ready.exists()
-    with on.gateway("--worker-port", str(port)) as server:
-        wait_for(server, 1)
-
-        assert HTTP.post(f"{server.base}/recall", json=0).json() == ["kept"]
-        assert ready.exists()
-        assert worker.stop() == 0
-    assert not ready.exists()
 
 
 def test_a_new_version_takes_over_when_it_is_as_strong_as_the_old_one(on: Remotes) -> None:
