@@ -9,8 +9,8 @@ onnx: Any = import_module("onnx")
 
 Value = tuple[str, str, Sequence[int | str] | None]
 """The name, type and shape of an input or output of an ONNX model."""
-Node = tuple[str, Sequence[str], str]
-"""An operator, its inputs and its output."""
+Node = tuple[str, Sequence[str], str, dict[str, Any]] | tuple[str, Sequence[str], str]
+"""An operator, its inputs, its output, and perhaps its attributes."""
 
 
 def save_onnx(
@@ -30,8 +30,8 @@ def save_onnx(
         ]
 
     made = [
-        helper.make_node(kind, taken, [given], **({"to": 1} if kind == "Cast" else {}))
-        for kind, taken, given in nodes
+        helper.make_node(kind, taken, [given], **(more[0] if more else {}))
+        for kind, taken, given, *more in nodes
     ]
     graph = helper.make_graph(made, "small", described(inputs), described(outputs), list(constants))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -48,7 +48,7 @@ def save_scaling(file: Path | str) -> None:
     """Write an ONNX model of three inputs: it scales ids, and returns names unchanged."""
     save_onnx(
         file,
-        ("Cast", ["ids"], "floats"),
+        ("Cast", ["ids"], "floats", {"to": 1}),
         ("Mul", ["floats", "scale"], "scaled"),
         ("Identity", ["name"], "same"),
         inputs=[("ids", "INT64", ["n", "length"]), ("scale", "FLOAT", ["n", 1]), ("name", "STRING", ["n"])],

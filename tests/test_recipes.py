@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 from tests.markdown_pages import DOCS, blocks
+from tests.model_files import Node, Value, save_onnx
 from uncork import Service, context
 from uncork.testing import client
 
@@ -129,16 +130,6 @@ def recipe(name: str, code: str = "") -> type[Service]:
     return service
 
 
-def save_onnx(file: str, shape: list[str | int], operator: str, **attributes: Any) -> None:
-    onnx = import_module("onnx")
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    ends = [helper.make_tensor_value_info(name, kind, dims) for name, dims in (("x", shape), ("y", None))]
-    node = helper.make_node(operator, ["x"], ["y"], **attributes)
-    graph = helper.make_graph([node], "small", ends[:1], ends[1:])
-    opset = [helper.make_opsetid("", 13)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), file)
-
-
 def png(color: str) -> bytes:
     content = io.BytesIO()
     Image.new("RGB", (8, 4), color).save(content, format="png")
@@ -228,7 +219,8 @@ def test_pytorch() -> None:
 
 
 def test_onnx_runtime() -> None:
-    save_onnx("model.onnx", ["batch", 64], "ReduceMax", axes=[1], keepdims=0)
+    reduced: Node = ("ReduceMax", ["x"], "y", {"axes": [1], "keepdims": 0})
+    save_onnx("model.onnx", reduced, inputs=[("x", "FLOAT", ["batch", 64])], outputs=[("y", "FLOAT", None)])
 
     with client(recipe("Network")) as c:
         rows = [list(range(64)), list(range(1, 65))]
@@ -258,7 +250,9 @@ def test_reranking() -> None:
 
 
 def test_images() -> None:
-    save_onnx("resnet.onnx", ["batch", 3, 224, 224], "ReduceMean", axes=[2, 3], keepdims=0)
+    reduced: Node = ("ReduceMean", ["x"], "y", {"axes": [2, 3], "keepdims": 0})
+    images: list[Value] = [("x", "FLOAT", ["batch", 3, 224, 224])]
+    save_onnx("resnet.onnx", reduced, inputs=images, outputs=[("y", "FLOAT", None)])
 
     with client(recipe("Photos")) as c:
         requests = [
