@@ -67,11 +67,11 @@ def refuse(call: ScriptedCall, body: bytes) -> None:
     call.finish(BAD)
 
 
-def fuzzed(answer: Answer, *, lots: int = 6) -> Found:
+def fuzzed(answer: Answer) -> Found:
     async def run() -> Found:
         async with scripted(answer) as port:
             fuzzer = CallFuzzer("scripted", port, EXAMPLE, seed=1, tell=lambda doing: None, bound_s=0.5)
-            await fuzzer.run(range(lots * LOT))
+            await fuzzer.run(range(6 * LOT))
             return fuzzer.found
 
     return asyncio.run(run())

@@ -37,14 +37,14 @@ def whole(**figures: float) -> list[Finding]:
     return [*found, finding(replace(CLOSED, lengths=EQUAL))]
 
 
-def overloaded(goodput_per_s: float = 95.0, inside_goal: float = 0.99) -> Overload:
-    rule = replace(SOME, goodput_per_s=goodput_per_s, inside_goal=inside_goal)
+def overloaded() -> Overload:
+    rule = replace(SOME, goodput_per_s=95.0, inside_goal=0.99)
     return Overload(CLOSED, 100.0, 2.0, replace(SOME, goodput_per_s=50.0), rule)
 
 
-def found_out(rows_per_s: float = 1.6) -> list[Finding]:
+def found_out() -> list[Finding]:
     """One finding for each case of lengths that the dispatcher finds out."""
-    return [finding(case.cells(quick=True)[0], rows_per_s=rows_per_s) for case in CASES]
+    return [finding(case.cells(quick=True)[0], rows_per_s=1.6) for case in CASES]
 
 
 def missed(found: Iterable[Mark]) -> list[str]:

@@ -44,14 +44,13 @@ class Server:
         *,
         app: Any = no_app,
         limits: ClientLimits | None = None,
-        max_pool_bytes: int = 10_000_000,
     ) -> None:
         self.config = uvicorn.Config(app, lifespan="off", log_config=None, interface="asgi3")
         self.config.load()
         self.state = uvicorn.Server(self.config).server_state
         self.routes = RouteTable()
         self.routes.replace(handlers)
-        self.listener = ListenerContext(limits=limits or ClientLimits(), pool=BodyPool(max_pool_bytes))
+        self.listener = ListenerContext(limits=limits or ClientLimits(), pool=BodyPool(10_000_000))
 
     def protocol(self) -> HttpProtocol:
         return HttpProtocol(

@@ -22,10 +22,10 @@ LIGHT, HEAVY = ModelPoint(intercept_ms=1, slope_ms=0.02), ModelPoint(intercept_m
 SETTINGS = Settings(connections=[1, 64], rates=[10, 90], rounds=3, seconds=4, generator="wrk")
 
 
-def outcome(latency_s: float = 0.01, *, lag_s: float = 0.0, count: int = 1000) -> Outcome:
+def outcome(latency_s: float = 0.01, *, lag_s: float = 0.0) -> Outcome:
     """An open loop of 4 s in which every request took as long, and one more in the warm-up."""
-    samples = np.zeros(count + 1, dtype=SAMPLE)
-    samples["scheduled_s"] = [-0.5, *np.linspace(0, 3.9, count)]
+    samples = np.zeros(1001, dtype=SAMPLE)
+    samples["scheduled_s"] = [-0.5, *np.linspace(0, 3.9, 1000)]
     samples["fired_s"] = samples["sent_s"] = samples["scheduled_s"] + lag_s
     samples["done_s"] = samples["scheduled_s"] + latency_s
     samples["status"] = 200

@@ -16,8 +16,8 @@ ROOM = 31
 POLICY = ("--policy", "fixed:1000:64", "--mb-max-latency", "60000")
 
 
-def failures(server: Server, api: str = "double") -> float:
-    return server.metric("uncork_memory_failures_total", api=api)
+def failures(server: Server) -> float:
+    return server.metric("uncork_memory_failures_total", api="double")
 
 
 def limit(server: Server, api: str = "double") -> float:

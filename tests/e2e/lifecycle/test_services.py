@@ -31,7 +31,7 @@ class {name}(Service):
         {setup}
 
     @api(input=Json(), mb_max_latency=60_000)
-    def {api}(self, items):
+    def predict(self, items):
         time.sleep({seconds})
         return [["{says}", item] for item in items]
 
@@ -41,11 +41,11 @@ class {name}(Service):
 """
 
 
-def write(folder: Path, name: str, says: str = "", *, api: str = "predict", **others: Any) -> str:
+def write(folder: Path, name: str, says: str = "", **others: Any) -> str:
     """Write a service that says something to each item; return its target."""
     file = folder / f"{name.lower()}.py"
     values = {"setup": "pass", "seconds": 0.002, **others}
-    file.write_text(_SOURCE.format(name=name, says=says or name, api=api, **values))
+    file.write_text(_SOURCE.format(name=name, says=says or name, **values))
     return f"{file}:{name}"
 
 
