@@ -175,22 +175,6 @@ class {name}(Service):
         assert ask(server, "/wine/taste") == ["for Wine", "red"]
 
 
-def test_an_interpreter_that_is_missing_for_a_while_leaves_nothing_half_changed(
-    tmp_path: Path, config: Config
-) -> None:
-    """As while its environment is made anew; a client unloads another service meanwhile."""
-    config.set("digits", python=f"'{environment(tmp_path / 'env', 'any')}'")
-    python = tmp_path / "env/bin/python"
-    with serving("--config", str(config.file), "--admin-port", "0") as server:
-        unload = f"{server.base}/v2/repository/models/wine/unload"
-        away = python.rename(python.with_name("away"))
-        refused = HTTP.post(unload)
-        assert refused.status_code == 400
-        assert "nothing has changed: " in refused.json()["error"]
-        away.rename(python)
-        assert HTTP.post(unload).status_code == 200
-
-
 def test_a_service_that_crashes_disturbs_no_other(config: Config) -> None:
     """Its workers are killed under load."""
     config.set("wine", workers="2")
@@ -302,7 +286,10 @@ def states(triton: Any, over: str, mine: Any) -> dict[str, tuple[str, str]]:
     return {model["name"]: (model["state"], model["reason"]) for model in index}
 
 
-def test_without_a_key_only_operators_load_and_unload(config: Config) -> None:
+def test_without_a_key_only_operators_load_and_unload(tmp_path: Path, config: Config) -> None:
+    """All or nothing, although an interpreter is missing for a while: its environment is made anew."""
+    config.set("digits", python=f"'{environment(tmp_path / 'env', 'any')}'")
+    python = tmp_path / "env/bin/python"
     with serving("--config", str(config.file), "--admin-port", "0") as server:
         path = "/v2/repository/models/wine/unload"
         public = re.search(r"POST (http://[^/\s]+)/", server.output)
@@ -310,5 +297,10 @@ def test_without_a_key_only_operators_load_and_unload(config: Config) -> None:
         refused = HTTP.post(f"{public[1]}{path}")
         assert refused.status_code == 403
         assert "only with an API key" in refused.json()["error"]
+        away = python.rename(python.with_name("away"))
+        refused = HTTP.post(f"{server.base}{path}")
+        assert refused.status_code == 400
+        assert "nothing has changed: " in refused.json()["error"]
+        away.rename(python)
         assert HTTP.post(f"{server.base}{path}").status_code == 200
         assert HTTP.post(f"{public[1]}/wine/predict", json=1).status_code == 404
