@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -87,19 +88,22 @@ class Concurrent(Plain):
 """
 
 
-@pytest.mark.parametrize("name", ["Plain", "Concurrent"])
-def test_streams_report_before_they_end(gpus: FakeGpus, tmp_path: Path, name: str) -> None:
+def test_streams_report_before_they_end(gpus: FakeGpus, tmp_path: Path) -> None:
     """With concurrency, several threads send."""
     (tmp_path / "busy.py").write_text(BUSY_SERVICES)
     end = tmp_path / "end"
-    with serving(f"{tmp_path / 'busy.py'}:{name}") as server:
-        eventually_reports(server, ("0", "0"), ("0", "1"), path="/same")
-        with HTTP.stream("POST", f"{server.base}/stream", json=str(end)) as reply:
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(serving(f"{tmp_path / 'busy.py'}:{name}")) for name in ("Plain", "Concurrent")
+        ]
+        for server in servers:
+            eventually_reports(server, ("0", "0"), ("0", "1"), path="/same")
+            reply = stack.enter_context(HTTP.stream("POST", f"{server.base}/stream", json=str(end)))
             assert next(reply.iter_bytes())
-            gpus.set(percent=12)
-            eventually(lambda: server.metric(BUSY, gpu="0") == 0.12)
-            end.touch()
-        assert ask(server, "/same") == 200
+        gpus.set(percent=12)
+        eventually(lambda: all(server.metric(BUSY, gpu="0") == 0.12 for server in servers))
+        end.touch()
+        assert [ask(server, "/same") for server in servers] == [200, 200]
 
 
 def test_a_worker_on_another_machine_reports_its_gpus(
