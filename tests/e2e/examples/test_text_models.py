@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import runpy
 import subprocess
@@ -136,15 +135,6 @@ def test_openais_client_gets_the_vectors_of_the_model(client: openai.OpenAI, emb
     assert_vectors(create(TEXTS, dimensions=5), [embedder.vector(text, 5) for text in TEXTS])
 
 
-def test_base64_is_little_endian_floats(embeddings: Server, embedder: Model) -> None:
-    body = {"input": TEXTS[0], "encoding_format": "base64"}
-    reply = HTTP.post(f"{embeddings.base}/v1/embeddings", json=body)
-
-    [data] = reply.json()["data"]
-    vector = np.frombuffer(base64.b64decode(data["embedding"]), "<f4")
-    np.testing.assert_allclose(vector, embedder.vector(TEXTS[0]), atol=1e-5)
-
-
 _NOT_A_TEXT = "a list of numbers must have token ids of this model"
 WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
     ({"input": ""}, "Expected `str` of length >= 1 - at `$.input`"),
@@ -193,26 +183,6 @@ def test_requests_of_several_clients_share_batches(client: openai.OpenAI, embedd
         assert (error.type, error.param, error.code) == ("invalid_request_error", None, None)
         assert error.response.json()["error"]["message"].removeprefix("not valid: ") == says
         assert says in error.message
-
-
-def test_openais_client_raises_what_fits_other_errors(embeddings: Server, client: openai.OpenAI) -> None:
-    """They have the gateway's reason; for an unknown route it is in the body of the response only."""
-    import openai
-
-    headers = {"Content-Type": "text/csv"}
-    with pytest.raises(openai.APIStatusError) as csv:
-        client.embeddings.create(model="m", input="a ship", extra_headers=headers)
-    with pytest.raises(openai.NotFoundError) as unknown:
-        client.moderations.create(input="a ship")
-
-    assert (csv.value.status_code, csv.value.type) == (415, "invalid_request_error")
-    assert "content type 'text/csv' is not accepted" in csv.value.message
-    assert "no route for /v1/moderations" in unknown.value.response.json()["detail"]
-    cost = HTTP.post(f"{embeddings.base}/v1/embeddings", json={"model": "m"})
-    assert (cost.status_code, cost.json()["error"]["message"]) == (
-        400,
-        "the body must have either 'input' or 'inputs', got neither",
-    )
 
 
 def test_documents_are_ranked_as_by_the_model(reranker: Server, ranker: Model) -> None:
