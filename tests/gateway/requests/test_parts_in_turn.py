@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatcher.shell import shell_of
-from tests.dispatcher.virtual_loop import VirtualLoop
 from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, RequestResult, RequestShed, TaskRunner
 from uncork_dispatcher.jobs import payloads_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Marshalled
 from uncork_gateway.dialects.base import HandlerResult
 from uncork_gateway.requests.parts import Submitted, submission_of, submit
+
+pytestmark = pytest.mark.virtual_time
 
 RULES = ApiRules(name="echo", goal_s=0.3, max_batch_rows=100, max_queue_rows=1000)
 ROW_S = 0.01
@@ -79,148 +80,109 @@ def numbers(count: int) -> bytes:
     return b",".join([b"%d" % number for number in range(count)])
 
 
-def test_a_request_that_takes_longer_than_the_goal_is_answered() -> None:
-    async def run() -> None:
-        on = Slow()
-        caller, _ = on.send(200)
-        await on.dispatcher.drain()
-        assert (caller.bodies, caller.errors) == ([numbers(200)], [])
-        assert max(on.rows) * ROW_S < RULES.goal_s / 2
-
-    in_virtual_time(run())
+async def test_a_request_that_takes_longer_than_the_goal_is_answered() -> None:
+    on = Slow()
+    caller, _ = on.send(200)
+    await on.dispatcher.drain()
+    assert (caller.bodies, caller.errors) == ([numbers(200)], [])
+    assert max(on.rows) * ROW_S < RULES.goal_s / 2
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=4), st.integers(1, 3))
-def test_all_that_is_accepted_is_answered_in_order_and_nothing_stays_reserved(
+async def test_all_that_is_accepted_is_answered_in_order_and_nothing_stays_reserved(
     sizes: list[int], workers: int
 ) -> None:
-    async def run() -> None:
-        on = Slow(workers=workers)
-        accepted = []
-        for size in sizes:
-            with contextlib.suppress(RequestShed):
-                accepted.append((size, on.send(size)[0]))
-        await on.dispatcher.drain()
-        assert accepted
-        assert [caller.bodies for _, caller in accepted] == [[numbers(size)] for size, _ in accepted]
-        assert on.dispatcher.remove_api("echo")
-
-    in_virtual_time(run())
+    on = Slow(workers=workers)
+    accepted = []
+    for size in sizes:
+        with contextlib.suppress(RequestShed):
+            accepted.append((size, on.send(size)[0]))
+    await on.dispatcher.drain()
+    assert accepted
+    assert [caller.bodies for _, caller in accepted] == [[numbers(size)] for size, _ in accepted]
+    assert on.dispatcher.remove_api("echo")
 
 
-def test_others_are_served_between_the_parts() -> None:
-    async def run() -> None:
-        on = Slow()
-        large, _ = on.send(400)
-        await asyncio.sleep(1.0)
-        small, _ = on.send(1)
-        await asyncio.sleep(RULES.goal_s)
-        assert (small.bodies, large.bodies) == ([b"0"], [])
-        await on.dispatcher.drain()
-        assert large.bodies == [numbers(400)]
-
-    in_virtual_time(run())
+async def test_others_are_served_between_the_parts() -> None:
+    on = Slow()
+    large, _ = on.send(400)
+    await asyncio.sleep(1.0)
+    small, _ = on.send(1)
+    await asyncio.sleep(RULES.goal_s)
+    assert (small.bodies, large.bodies) == ([b"0"], [])
+    await on.dispatcher.drain()
+    assert large.bodies == [numbers(400)]
 
 
-def test_parts_that_wait_count_against_the_limits_of_the_queue() -> None:
-    async def run() -> None:
-        on = Slow(rules=replace(RULES, goal_s=1000.0, max_queue_rows=300))
-        running, _ = on.send(1)
-        await asyncio.sleep(0)
+async def test_parts_that_wait_count_against_the_limits_of_the_queue() -> None:
+    on = Slow(rules=replace(RULES, goal_s=1000.0, max_queue_rows=300))
+    running, _ = on.send(1)
+    await asyncio.sleep(0)
+    on.send(200)
+    with pytest.raises(RequestShed) as caught:
         on.send(200)
-        with pytest.raises(RequestShed) as caught:
-            on.send(200)
-        assert caught.value.reason == "queue_full"
-        await on.dispatcher.drain()
-        assert running.bodies == [b"0"]
-        assert on.dispatcher.remove_api("echo")
-
-    in_virtual_time(run())
+    assert caught.value.reason == "queue_full"
+    await on.dispatcher.drain()
+    assert running.bodies == [b"0"]
+    assert on.dispatcher.remove_api("echo")
 
 
-def test_parts_of_bulk_that_wait_refuse_no_request_of_the_first_class() -> None:
+async def test_parts_of_bulk_that_wait_refuse_no_request_of_the_first_class() -> None:
     """They cannot make room as queued bulk does, so they must not take it. Other bulk is refused."""
-
-    async def run() -> None:
-        on = Slow(rules=replace(RULES, max_queue_rows=100, bulk_goal_s=math.inf))
-        bulk, _ = on.send(400, bulk=True)
-        await asyncio.sleep(0.01)
-        first = [on.send(1)[0] for _ in range(10)]
-        with pytest.raises(RequestShed) as caught:
-            on.send(1, bulk=True)
-        assert caught.value.reason == "queue_full"
-        assert not on.dispatcher.remove_api("echo")
-        await on.dispatcher.drain()
-        assert [caller.bodies for caller in first] == [[b"0"]] * 10
-        assert bulk.bodies == [numbers(400)]
-        assert on.dispatcher.remove_api("echo")
-
-    in_virtual_time(run())
+    on = Slow(rules=replace(RULES, max_queue_rows=100, bulk_goal_s=math.inf))
+    bulk, _ = on.send(400, bulk=True)
+    await asyncio.sleep(0.01)
+    first = [on.send(1)[0] for _ in range(10)]
+    with pytest.raises(RequestShed) as caught:
+        on.send(1, bulk=True)
+    assert caught.value.reason == "queue_full"
+    assert not on.dispatcher.remove_api("echo")
+    await on.dispatcher.drain()
+    assert [caller.bodies for caller in first] == [[b"0"]] * 10
+    assert bulk.bodies == [numbers(400)]
+    assert on.dispatcher.remove_api("echo")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_request_alone_may_exceed_the_limits_of_the_queue(workers: int) -> None:
+async def test_a_request_alone_may_exceed_the_limits_of_the_queue(workers: int) -> None:
     """As any request while nothing is queued; its second part does not find the first in the way."""
-
-    async def run() -> None:
-        on = Slow(workers=workers, rules=replace(RULES, max_queue_rows=100))
-        caller, _ = on.send(200)
-        await on.dispatcher.drain()
-        assert (caller.bodies, caller.errors) == ([numbers(200)], [])
-
-    in_virtual_time(run())
+    on = Slow(workers=workers, rules=replace(RULES, max_queue_rows=100))
+    caller, _ = on.send(200)
+    await on.dispatcher.drain()
+    assert (caller.bodies, caller.errors) == ([numbers(200)], [])
 
 
-def test_a_second_request_may_not_exceed_them_while_parts_of_the_first_wait() -> None:
+async def test_a_second_request_may_not_exceed_them_while_parts_of_the_first_wait() -> None:
     """Although nothing is queued: the only part that was submitted runs. A small request may."""
-
-    async def run() -> None:
-        on = Slow(rules=replace(RULES, max_queue_rows=100))
-        first, _ = on.send(400)
-        await asyncio.sleep(0.01)
-        with pytest.raises(RequestShed) as caught:
-            on.send(400)
-        assert caught.value.reason == "queue_full"
-        small, _ = on.send(1)
-        await on.dispatcher.drain()
-        assert (first.bodies, small.bodies) == ([numbers(400)], [b"0"])
-        assert on.dispatcher.remove_api("echo")
-
-    in_virtual_time(run())
+    on = Slow(rules=replace(RULES, max_queue_rows=100))
+    first, _ = on.send(400)
+    await asyncio.sleep(0.01)
+    with pytest.raises(RequestShed) as caught:
+        on.send(400)
+    assert caught.value.reason == "queue_full"
+    small, _ = on.send(1)
+    await on.dispatcher.drain()
+    assert (first.bodies, small.bodies) == ([numbers(400)], [b"0"])
+    assert on.dispatcher.remove_api("echo")
 
 
-def test_the_clients_time_is_one_for_all_parts() -> None:
-    async def run() -> None:
-        on = Slow()
-        caller, _ = on.send(400, timeout_s=1.0)
-        await asyncio.sleep(1.1)
-        assert len(caller.errors) == 1
-        await on.dispatcher.drain()
-        assert sum(on.rows) < 200
-        assert on.dispatcher.remove_api("echo")
-
-    in_virtual_time(run())
+async def test_the_clients_time_is_one_for_all_parts() -> None:
+    on = Slow()
+    caller, _ = on.send(400, timeout_s=1.0)
+    await asyncio.sleep(1.1)
+    assert len(caller.errors) == 1
+    await on.dispatcher.drain()
+    assert sum(on.rows) < 200
+    assert on.dispatcher.remove_api("echo")
 
 
-def test_bulk_that_may_take_longer_than_its_client_waits_is_tried_whole() -> None:
+async def test_bulk_that_may_take_longer_than_its_client_waits_is_tried_whole() -> None:
     """Its last part would be refused by the prediction, and with it the request, although all is idle."""
-
-    async def run() -> None:
-        on = Slow(rules=replace(RULES, bulk_goal_s=math.inf))
-        for _ in range(5):
-            on.send(1)
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(60)  # so that no request of the first class is expected
-        on.send(150, timeout_s=1.0, bulk=True, divisible=False)
-        await on.dispatcher.drain()
-        assert on.rows[-1] == 150
-
-    in_virtual_time(run())
-
-
-def in_virtual_time(work: Any) -> None:
-    loop = VirtualLoop()
-    try:
-        loop.run_until_complete(work)
-    finally:
-        loop.close()
+    on = Slow(rules=replace(RULES, bulk_goal_s=math.inf))
+    for _ in range(5):
+        on.send(1)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(60)  # so that no request of the first class is expected
+    on.send(150, timeout_s=1.0, bulk=True, divisible=False)
+    await on.dispatcher.drain()
+    assert on.rows[-1] == 150
