@@ -168,7 +168,6 @@ class Api:
         sample = list(islice(queue.turns(), SAMPLE))
         shortest, longest = self._mixable(queue, sample, *self._limits(rows))
         mixable = sum([entry.rows for entry in sample if shortest <= entry.length <= longest])
-
         return min(rows, queue.rows * mixable / sum([entry.rows for entry in sample]))
 
     def _limits(self, rows: float, fits: float = math.inf) -> tuple[float, float]:

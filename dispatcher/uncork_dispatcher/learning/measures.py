@@ -79,7 +79,6 @@ Rows = tuple[float, float]
 """The number of rows of a batch, and the length of the longest."""
 
 # Places in a batch size.
-
 _ROWS, _PADDED, _BYTES = range(3)
 
 

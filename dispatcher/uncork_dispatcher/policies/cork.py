@@ -173,7 +173,6 @@ class CorkPolicy(Policy):
                 break
             if busy >= 0 and return_probability:
                 rows += min(step, busy + 1) * return_probability * view.running_rows(busy)
-
             # The workers in between start evenly spread.
             total_s += step * start_s - (step - 1) / 2 * (start_s - before_s)
             place, before_s = next_place, start_s
