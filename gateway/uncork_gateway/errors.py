@@ -52,17 +52,11 @@ class GatewayError(Exception):
     """An error response; the message is for the client.
 
     Attributes:
-        status: the HTTP status of the class, unless another is given.
         reason: why the gateway refused the request; None for any other error.
     """
 
     status = 500
     reason: RefusalReason | None = None
-
-    def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(message)
-        if status is not None:
-            self.status = status
 
     def headers(self) -> list[Header]:
         """Return the headers of the response, except content type and length."""
@@ -83,11 +77,17 @@ class UnsupportedMediaType(GatewayError):
     status = 415
 
 
-class Unreadable(GatewayError):
+class _AnyStatus(GatewayError):
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Unreadable(_AnyStatus):
     """The input is not HTTP, too long or too slow. The connection must close."""
 
 
-class Refused(GatewayError):
+class Refused(_AnyStatus):
     """The handler rejected this request, with a status of its choice."""
 
 

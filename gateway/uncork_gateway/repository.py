@@ -29,6 +29,12 @@ class TooManyChanges(NotLoaded):
     status = 503
 
 
+class NotAllowed(GatewayError):
+    """The client may not load or unload services."""
+
+    status = 403
+
+
 class Repository(Protocol):
     """Loads and unloads services while the gateway runs."""
 
@@ -75,8 +81,8 @@ class RepositoryAccess:
             parameters: the names of the request's parameters.
 
         Raises:
-            GatewayError: with 403, if the clients may not load services; with 400, if a parameter is not
-                supported.
+            NotAllowed: if the clients may not load services.
+            BadRequest: if a parameter is not supported.
             NotLoaded: see :meth:`Repository.load`.
         """
         await self._checked("load", name, parameters).load(name)
@@ -87,7 +93,7 @@ class RepositoryAccess:
 
     def _checked(self, change: str, name: str, parameters: Iterable[str]) -> Repository:
         if not self._is_allowed():
-            raise GatewayError(_ACCESS, 403)
+            raise NotAllowed(_ACCESS)
         if unknown := [each for each in parameters if each != _WITHOUT_EFFECT]:
             raise BadRequest(
                 f"failed to {change} {name!r}: the parameter {unknown[0]!r} is not supported; services are "

@@ -29,6 +29,10 @@ class Asked(NamedTuple):
         return len(self.request) - self.request.index(_END_OF_HEAD) - len(_END_OF_HEAD)
 
 
+class _Problem(msgspec.Struct):
+    detail: str
+
+
 class AnswerLog:
     """Records responses and compares them with the expected ones. Samples count from `start_s`."""
 
@@ -99,10 +103,8 @@ class AnswerLog:
 def _error_text(body: bytes) -> str:
     """Return the detail of a problem document, or the body, on one line."""
     try:
-        problem = msgspec.json.decode(body)
+        text = msgspec.json.decode(body, type=_Problem).detail
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        problem = None
-    detail = problem.get("detail") if isinstance(problem, dict) else None
-    text = detail if isinstance(detail, str) else body.decode(errors="replace")
+        text = body.decode(errors="replace")
     text = " ".join(text.split())
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} ..."

@@ -36,12 +36,12 @@ def said(
     listeners: Listeners, *apis: ApiDescription, workers: str = "1", gpus: str | None = None, name: str = ""
 ) -> str:
     service = ServiceDescription(name="S", apis=list(apis))
-    return text_of(listeners, (name, service, ServeOptions(workers=workers, gpus=gpus)))
+    return text_of(listeners, banner.Shown(name, service, ServeOptions(workers=workers, gpus=gpus)))
 
 
 def text_of(listeners: Listeners, *services: banner.Shown) -> str:
     lines = banner.of_services(services, listeners=listeners)
-    texts = [text.plain + "".join(f" | {told}" for told in details) for text, details in lines]
+    texts = [one.text.plain + "".join(f" | {told}" for told in one.details) for one in lines]
     return "\n".join(texts).replace(listeners.url, "URL")
 
 
@@ -75,8 +75,8 @@ def test_what_is_said(listeners: Listeners, tmp_path: Path) -> None:
         said(listeners, *APIS, workers="2", gpus="0,3"),
         text_of(
             listeners,
-            ("digits", digits, ServeOptions(workers="2", gpus="0,1")),
-            ("wine", wine, ServeOptions(workers="1-4")),
+            banner.Shown("digits", digits, ServeOptions(workers="2", gpus="0,1")),
+            banner.Shown("wine", wine, ServeOptions(workers="1-4")),
         ),
         *(said(listeners, workers=workers) for workers in ("1", "0")),
         *(said(listeners, api) for api in TO_TRY),

@@ -61,7 +61,7 @@ def test_a_unix_socket_comes_in_addition(tmp_path: Path) -> None:
         assert (listeners.unix, listeners.unix_path) == (None, "")
     with open_listeners(replace(PLAIN, uds=tmp_path / "s")) as listeners:
         assert listeners.unix_path == str(tmp_path / "s")
-        assert next(str(text) for text, _ in pages(listeners)) == f"  UNIX {tmp_path / 's'}"
+        assert next(str(line.text) for line in pages(listeners)) == f"  UNIX {tmp_path / 's'}"
         assert listeners.url.startswith("http://127.0.0.1:")
 
 
@@ -125,8 +125,8 @@ def test_grpc_has_a_port_with_the_same_tls(certificate: Path) -> None:
         assert listeners.grpc_target == address
         assert listeners.grpc_tls is not None
         assert listeners.grpc_max_connection_age_s == 60
-        [(text, _)] = grpc(listeners)
-        assert text.plain == f"  gRPC {address}"
+        [line] = grpc(listeners)
+        assert line.text.plain == f"  gRPC {address}"
 
 
 @pytest.mark.parametrize("package", ["grpcio", "hpack", "protobuf"])

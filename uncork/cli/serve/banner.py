@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
@@ -21,10 +21,11 @@ log = logging.getLogger("uncork.gateway")
 _NAMES = {JSON: "JSON", CSV: "CSV", NPY: "npy"}
 
 
-Line = tuple[Text, tuple[str, ...]]
-"""A line, and details of it."""
-Shown = tuple[str, ServiceDescription, ServeOptions]
-"""A service with its name, which is empty for the only one, and its options."""
+class Line(NamedTuple):
+    """A line, and details of it."""
+
+    text: Text
+    details: tuple[str, ...] = ()
 
 
 def print_lines(lines: Iterable[Line], log_format: LogFormat) -> None:
@@ -56,41 +57,49 @@ def print_ready(after_s: float, log_format: LogFormat) -> None:
     print(f"ready after {after_s:.1f} s; press Ctrl-C to stop", flush=True)
 
 
+class Shown(NamedTuple):
+    """A service with its options; without a name, it is the only one."""
+
+    name: str
+    service: ServiceDescription
+    options: ServeOptions
+
+
 def of_services(services: Sequence[Shown], *, listeners: Listeners) -> list[Line]:
     """Return the lines of ``uncork serve``."""
     lines: list[Line] = []
     if len(services) == 1:
-        lines.append(headline(_described(*services[0][1:])))
+        lines.append(headline(_described(services[0])))
     else:
         lines.append(headline(f"{len(services)} services"))
-    for name, service, options in services:
+    for one in services:
         if len(services) > 1:
-            lines.append(note(f"{name}: {_described(service, options)}"))
+            lines.append(note(f"{one.name}: {_described(one)}"))
         lines += [
             address("POST", listeners.url + path, _timing(api), _media_types(api))
-            for api in service.apis
+            for api in one.service.apis
             for path in api.routes
         ]
     lines += [*grpc(listeners), *pages(listeners), address("GET ", f"{listeners.url}/docs")]
-    apis = [api for _, service, _ in services for api in service.apis]
+    apis = [api for one in services for api in one.service.apis]
     short = next((api for api in apis if has_short_example(api)), None)
     if short is not None:
         lines.append(note(curl(short, listeners.url, wants_key=listeners.credentials.keys is not None)))
     return lines
 
 
-def _described(service: ServiceDescription, options: ServeOptions) -> str:
-    gpus = options.gpu_names
+def _described(shown: Shown) -> str:
+    gpus = shown.options.gpu_names
     on = f", on GPU{'' if len(gpus) == 1 else 's'} {', '.join(gpus)}" if gpus else ""
-    return f"{service.name} with {options.worker_count}{on}"
+    return f"{shown.service.name} with {shown.options.worker_count}{on}"
 
 
 def headline(what: str) -> Line:
-    return Text.assemble((f"uncork {version('uncork')}: ", "bold"), what), ()
+    return Line(Text.assemble((f"uncork {version('uncork')}: ", "bold"), what))
 
 
 def note(what: str) -> Line:
-    return Text(f"  {what}"), ()
+    return Line(Text(f"  {what}"))
 
 
 def grpc(listeners: Listeners, *details: str) -> list[Line]:
@@ -108,7 +117,7 @@ def pages(listeners: Listeners) -> list[Line]:
 
 
 def address(method: str, url: str, *details: str) -> Line:
-    return Text.assemble(f"  {method} ", (url, "cyan")), details
+    return Line(Text.assemble(f"  {method} ", (url, "cyan")), details)
 
 
 def _timing(api: ApiDescription) -> str:

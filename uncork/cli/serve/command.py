@@ -159,7 +159,7 @@ async def _print(running: RunningServer, listeners: Listeners, progress: Startup
     described = {one.served.events.described: one for one in running.services.values()}
     done, _ = await asyncio.wait(described, return_when=asyncio.FIRST_EXCEPTION)
     shown = [
-        (service.name, future.result(), service.options)
+        banner.Shown(service.name, future.result(), service.options)
         for future, service in described.items()
         if future in done and not future.cancelled()  # as of services that clients have unloaded
     ]

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from uncork.cli.loadtest.measuring import require_page
 from uncork.cli.loadtest.traffic import MOST_CLIENTS, json_option
@@ -30,6 +29,22 @@ from uncork_workers.cores import usable_cores
 
 _OF_OPEN = flags("load", "arrivals")
 _OF_CLOSED = flags("clients", "round_trip_ms", "think_ms", "request_ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A simulation whose options have been checked."""
+
+    cells: list[Cell]
+    policies: list[str]
+    seeds: range
+    requests: int | None
+    processes: int
+
+    @property
+    def base(self) -> str:
+        """The policy to which the others are related."""
+        return RELEASE_WHEN_FREE if RELEASE_WHEN_FREE in self.policies else self.policies[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,25 +149,20 @@ class SimulateOptions:
     )
     given: frozenset[str] = frozenset()
 
-    def job(self) -> dict[str, Any]:
-        """Return the arguments of :func:`~uncork_dispatcher.simulator.run_cells`.
-
-        Raises:
-            WrongUsage: if options contradict each other or a value is wrong.
-        """
+    def job(self) -> Job:
+        """Return the job; raise WrongUsage if options contradict each other or a value is wrong."""
         self._refuse_contradictions()
         cells = self._cells()
-        policies = policy_names(self._policies, limit_rows=cells[0].limit_rows)
+        job = Job(
+            cells=cells,
+            policies=policy_names(self._policies, limit_rows=cells[0].limit_rows),
+            seeds=range(self.first_seed, self.first_seed + self.seeds),
+            requests=self.requests if self.requests is not None else whole_traces(cells),
+            processes=self.processes or usable_cores(),
+        )
         require_page("--plot", self.plot)
         require_writable({"--plot": self.plot, "--json": self.json})
-        return {
-            "cells": cells,
-            "policies": policies,
-            "seeds": range(self.first_seed, self.first_seed + self.seeds),
-            "base": RELEASE_WHEN_FREE if RELEASE_WHEN_FREE in policies else policies[0],
-            "requests": self.requests if self.requests is not None else whole_traces(cells),
-            "processes": self.processes or usable_cores(),
-        }
+        return job
 
     @property
     def _policies(self) -> list[str]:

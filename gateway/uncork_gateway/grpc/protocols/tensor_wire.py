@@ -51,11 +51,16 @@ class TensorRequest(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-TensorReply = tuple[Parsed | bytes, int]
-"""The share of a reply for one request, or for a part of one, and the number of rows of that request.
+class TensorReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The share of a reply for one request, or for a part of one.
 
-The share is the serialized message if the call had only this request.
-"""
+    Attributes:
+        parsed: the share; or the serialized message, if the call had only this request.
+        rows: the number of rows of the request.
+    """
+
+    parsed: Parsed | bytes
+    rows: int
 
 
 class TensorWire(ABC):
@@ -153,32 +158,34 @@ class TensorWire(ABC):
 
     def split(self, reply: Content, requests: Sequence[TensorRequest]) -> list[TensorReply]:
         if len(requests) == 1:
-            return [(reply.body, requests[0].rows)]
+            return [TensorReply(parsed=reply.body, rows=requests[0].rows)]
         parsed, rows = self._opened(reply.body), [request.rows for request in requests]
         try:
             shares = split_outputs(parsed.tensors, rows)
         except Malformed as error:
             raise WrongReply(str(error)) from error
-        return [(replace(parsed, tensors=share), count) for share, count in zip(shares, rows, strict=True)]
+        return [
+            TensorReply(parsed=replace(parsed, tensors=share), rows=count)
+            for share, count in zip(shares, rows, strict=True)
+        ]
 
     def join(self, parts: Sequence[TensorReply]) -> TensorReply:
         if len(parts) == 1:
             return parts[0]
-        opened, rows = [self._opened(reply) for reply, _ in parts], [count for _, count in parts]
+        opened, rows = [self._opened(part.parsed) for part in parts], [part.rows for part in parts]
         if any(_besides_values(each) != _besides_values(opened[0]) for each in opened):
             raise WrongReply("the responses to the parts of a request differ in members other than outputs")
         try:
             outputs, certain = join_outputs([each.tensors for each in opened], rows)
         except Malformed as error:
             raise WrongReply(str(error)) from error
-        return if_certain((replace(opened[0], tensors=outputs), sum(rows)), certain)
+        return if_certain(TensorReply(parsed=replace(opened[0], tensors=outputs), rows=sum(rows)), certain)
 
     def render(self, reply: TensorReply, request: TensorRequest, *, batch_id: str) -> Content:
         """Return the response to one request, with its own id. The batch id goes into the call's metadata."""
-        share, _ = reply
-        if isinstance(share, bytes):
-            return Content(share)
-        return self._written(self.response, replace(share, id=request.parsed.id))
+        if isinstance(reply.parsed, bytes):
+            return Content(reply.parsed)
+        return self._written(self.response, replace(reply.parsed, id=request.parsed.id))
 
     def _written(self, kind: Any, parsed: Parsed) -> Content:
         message = kind.FromString(parsed.rest)
