@@ -268,3 +268,13 @@ def test_a_half_takes_at_most_as_long_and_the_whole_at_most_twice_as_long(
     whole_s, half_s = learned(*groups).whole_and_half(rows)
 
     assert 0 <= half_s <= whole_s <= 2 * half_s
+
+
+def test_a_forecast_is_not_older_than_the_last_arrival_or_response() -> None:
+    """At one moment."""
+    returns = group(taught(0.001))
+    assert returns.expected_rows(1.0, now=NOW) == pytest.approx(10)
+    returns.arrived((NOW, 0), now=NOW)
+    assert returns.expected_rows(1.0, now=NOW) == pytest.approx(9)
+    returns.answered([("another", 2.0)], now=NOW)
+    assert returns.expected_rows(1.0, now=NOW) == pytest.approx(11)
