@@ -67,11 +67,9 @@ ScalingLimit = Literal["goal", "throughput", "goal_out_of_reach"]
 no number of workers meets the goal."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """The demand of one API; see :class:`uncork_dispatcher.ApiDemand`.
-
-    Work is seconds of the workers' time per second.
 
     Attributes:
         rate_rows: arrivals in rows per second.
@@ -89,89 +87,10 @@ class Load:
     smallest_rows: float = 1.0
     dispersion: float = 1.0
 
-    def __post_init__(self) -> None:
-        self.alone_s = self.estimate.seconds(self.smallest_rows)
-        """The time of the smallest request alone."""
-        self.alone_work = self.rate_rows * self.alone_s / self.smallest_rows
-        """The work if each request ran alone."""
-        self.bursts = self.dispersion / self.smallest_rows
-        variance = math.log1p(self.estimate.spread**2)
-        self._slow_share = math.exp(_Z99 * math.sqrt(variance) - variance / 2) - 1
-        """How much longer than on average the slowest percent of batches take, as a share of the average."""
-        self._scatters = self.estimate.spread > 0.15
-        self._most_rows = max(self.limit_rows, self.smallest_rows)
-        # Full batches may take 98 % of the time of the workers.
-        self._least_work = self._work_of(self._most_rows) / 0.98
-        goal_s, reach_s = self.goal_s - self.transport_s, self._reach_s()
-        self._in_reach = goal_s >= reach_s
-        self.planned_s = max(goal_s, reach_s)
-        """The goal to plan for, without transport."""
-
     @property
     def is_known(self) -> bool:
         """True if enough batches were measured to trust the estimate."""
-        return self.estimate.earned_rows > 0 and self.alone_s > 0
-
-    def work(self, workers: int, loads: Sequence[Load]) -> float:
-        """Return the work with the largest batches that meet the goal; infinity if no batches do."""
-        rows = self._batch_rows(workers, loads)
-        return max(self._work_of(rows), self._least_work) if rows else math.inf
-
-    def limit(self, workers: int, loads: Sequence[Load]) -> ScalingLimit:
-        """Return why this API needs workers: its goal, its arrivals, or a goal out of reach."""
-        if not self._in_reach:
-            return "goal_out_of_reach"
-        return "goal" if self.work(workers, loads) > self._least_work else "throughput"
-
-    def _work_of(self, rows: float) -> float:
-        return self.rate_rows * self.estimate.seconds(rows) / rows
-
-    def _batch_rows(self, workers: int, loads: Sequence[Load]) -> float:
-        """Return the rows of the largest mean batch that meets the goal; 0 if no batch does."""
-        idle = max(0.0, workers - sum(load.alone_work for load in loads))
-        bursts = sum(load.alone_work * load.bursts for load in loads)
-        finds_idle = idle >= 1 + _Z99 * math.sqrt(bursts)
-        dispersion = self.dispersion / (1 + idle)
-        others_s = sum(other.alone_s * min(1.0, other.alone_work) for other in loads if other is not self)
-
-        def is_within_goal(rows: float) -> bool:
-            gap_s = (self.estimate.seconds(rows) + others_s) / workers
-            return self._is_within_goal(rows, gap_s, dispersion)
-
-        low, high = self.smallest_rows, self._most_rows
-        if is_within_goal(high):
-            return high
-        if not is_within_goal(low):
-            return low if finds_idle else 0.0
-        while high - low > 1e-4 * low:
-            rows = (low + high) / 2
-            if is_within_goal(rows):
-                low = rows
-            else:
-                high = rows
-        return low
-
-    def _is_within_goal(self, rows: float, gap_s: float, dispersion: float) -> bool:
-        """Return True if 99 % of the rows meet the goal with batches of ``rows`` rows on average."""
-        # The batch of an average row has 1.25 times the dispersion more rows than an average batch.
-        seen_s = self.estimate.seconds(min(self._most_rows, rows + 1.25 * dispersion))
-        slow_s = seen_s * self._slow_share
-        large_s = 3.0 * self.estimate.slope_s * math.sqrt(rows * dispersion)
-        if gap_s + seen_s + math.hypot(slow_s, large_s) > self.planned_s:
-            return False
-        return not self._scatters or gap_s + self._large_s(rows) <= _SAFE_SHARE * self.planned_s
-
-    def _reach_s(self) -> float:
-        """Return the shortest goal to plan for, in seconds."""
-        slowest_s = self.alone_s * (1 + self._slow_share)
-        if self._scatters:
-            slowest_s = max(slowest_s, self._large_s(self.smallest_rows) / _SAFE_SHARE)
-        # With a goal closer to what a request takes alone, the number grows without bound.
-        return 1.1 * slowest_s
-
-    def _large_s(self, rows: float) -> float:
-        """Return the time of a large batch: the 99th percentile of sizes around a mean of ``rows``."""
-        return self.estimate.seconds(rows + _Z99 * math.sqrt(rows))
+        return self.estimate.earned_rows > 0 and self.estimate.seconds(self.smallest_rows) > 0
 
 
 class Need(NamedTuple):
@@ -194,21 +113,106 @@ def workers_needed(loads: Iterable[Load]) -> Need:
     shorter goal needs very many workers or cannot be met. The result then suffices for the arrivals, in
     batches that take little longer than a request alone.
     """
-    busy = [load for load in loads if load.rate_rows > 0]
-    if not busy:
+    demands = [_Demand(load) for load in loads if load.rate_rows > 0]
+    if not demands:
         return Need(1, None, "throughput")
     # One more worker never makes them too few.
-    workers = 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: _carry(count, busy))
-    largest = max(busy, key=lambda load: load.work(workers, busy))
-    return Need(workers, largest.api, largest.limit(workers, busy))
+    workers = 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: _carry(count, demands))
+    largest = max(demands, key=lambda demand: demand.work(workers, demands))
+    return Need(workers, largest.load.api, largest.limit(workers, demands))
 
 
-def _carry(workers: int, loads: Sequence[Load]) -> bool:
-    tightest_s = min(load.planned_s for load in loads)
+def _carry(workers: int, demands: Sequence[_Demand]) -> bool:
+    tightest_s = min(demand.goal_s for demand in demands)
     total = blocking = 0.0
-    for load in loads:
-        work = load.work(workers, loads)
+    for demand in demands:
+        work = demand.work(workers, demands)
         total += work
-        if load.alone_s > tightest_s:
+        if demand.alone_s > tightest_s:
             blocking += work
     return total + _Z99 * math.sqrt(blocking) <= workers
+
+
+class _Demand:
+    """The demand of one API. Work is seconds of the workers' time per second."""
+
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        self.alone_s = load.estimate.seconds(load.smallest_rows)
+        """The time of the smallest request alone."""
+        self.alone_work = load.rate_rows * self.alone_s / load.smallest_rows
+        """The work if each request ran alone."""
+        self.bursts = load.dispersion / load.smallest_rows
+        variance = math.log1p(load.estimate.spread**2)
+        self._slow_share = math.exp(_Z99 * math.sqrt(variance) - variance / 2) - 1
+        """How much longer than on average the slowest percent of batches take, as a share of the average."""
+        self._scatters = load.estimate.spread > 0.15
+        self._most_rows = max(load.limit_rows, load.smallest_rows)
+        # Full batches may take 98 % of the time of the workers.
+        self._least_work = self._work_of(self._most_rows) / 0.98
+        goal_s, reach_s = load.goal_s - load.transport_s, self._reach_s()
+        self._in_reach = goal_s >= reach_s
+        self.goal_s = max(goal_s, reach_s)
+        """The goal to plan for, without transport."""
+
+    def work(self, workers: int, demands: Sequence[_Demand]) -> float:
+        """Return the work with the largest batches that meet the goal; infinity if no batches do."""
+        rows = self._batch_rows(workers, demands)
+        return max(self._work_of(rows), self._least_work) if rows else math.inf
+
+    def limit(self, workers: int, demands: Sequence[_Demand]) -> ScalingLimit:
+        """Return why this API needs workers: its goal, its arrivals, or a goal out of reach."""
+        if not self._in_reach:
+            return "goal_out_of_reach"
+        return "goal" if self.work(workers, demands) > self._least_work else "throughput"
+
+    def _work_of(self, rows: float) -> float:
+        return self.load.rate_rows * self.load.estimate.seconds(rows) / rows
+
+    def _batch_rows(self, workers: int, demands: Sequence[_Demand]) -> float:
+        """Return the rows of the largest mean batch that meets the goal; 0 if no batch does."""
+        idle = max(0.0, workers - sum(demand.alone_work for demand in demands))
+        bursts = sum(demand.alone_work * demand.bursts for demand in demands)
+        finds_idle = idle >= 1 + _Z99 * math.sqrt(bursts)
+        dispersion = self.load.dispersion / (1 + idle)
+        others_s = sum(other.alone_s * min(1.0, other.alone_work) for other in demands if other is not self)
+
+        def is_within_goal(rows: float) -> bool:
+            gap_s = (self.load.estimate.seconds(rows) + others_s) / workers
+            return self._is_within_goal(rows, gap_s, dispersion)
+
+        low, high = self.load.smallest_rows, self._most_rows
+        if is_within_goal(high):
+            return high
+        if not is_within_goal(low):
+            return low if finds_idle else 0.0
+        while high - low > 1e-4 * low:
+            rows = (low + high) / 2
+            if is_within_goal(rows):
+                low = rows
+            else:
+                high = rows
+        return low
+
+    def _is_within_goal(self, rows: float, gap_s: float, dispersion: float) -> bool:
+        """Return True if 99 % of the rows meet the goal with batches of ``rows`` rows on average."""
+        estimate = self.load.estimate
+        # The batch of an average row has 1.25 times the dispersion more rows than an average batch.
+        seen_s = estimate.seconds(min(self._most_rows, rows + 1.25 * dispersion))
+        slow_s = seen_s * self._slow_share
+        large_s = 3.0 * estimate.slope_s * math.sqrt(rows * dispersion)
+        if gap_s + seen_s + math.hypot(slow_s, large_s) > self.goal_s:
+            return False
+        return not self._scatters or gap_s + self._planned_s(rows) <= _SAFE_SHARE * self.goal_s
+
+    def _reach_s(self) -> float:
+        """Return the shortest goal to plan for, in seconds."""
+        slowest_s = self.alone_s * (1 + self._slow_share)
+        if self._scatters:
+            slowest_s = max(slowest_s, self._planned_s(self.load.smallest_rows) / _SAFE_SHARE)
+        # With a goal closer to what a request takes alone, the number grows without bound.
+        return 1.1 * slowest_s
+
+    def _planned_s(self, rows: float) -> float:
+        """Return the time of a large batch: the 99th percentile of sizes around a mean of ``rows``."""
+        return self.load.estimate.seconds(rows + _Z99 * math.sqrt(rows))

@@ -15,7 +15,10 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
-from uncork_dispatcher.requests.queue_order import LOOKED_AT, QueueHeap
+from uncork_dispatcher.requests.queue_order import QueueHeap
+
+# Of this many flows with the most rows, `before` counts exactly the requests that go first.
+_COUNTED = 16
 
 
 class Load(NamedTuple):
@@ -138,7 +141,7 @@ class FairQueue(RequestQueue):
         rows, requests = (entry.rows, 1) if own is None else own.before(entry, goal_s=goal_s)
         mine = Load(0, 0, 0) if own is None else own.load
         others = len(self._flows) - (own is not None)
-        long = [one for one in self._longest.first(LOOKED_AT) if one is not own]
+        long = [one for one in self._longest.first(_COUNTED) if one is not own]
         more_rows = self.rows - mine.rows - sum([max(0.0, one.rows - rows) for one in long])
         more = len(self) - mine.requests - sum([max(0, len(one) - requests) for one in long])
         return rows + min(more_rows, others * rows), requests + min(more, others * requests)

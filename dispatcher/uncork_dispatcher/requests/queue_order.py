@@ -1,4 +1,7 @@
-"""The queues of one API, in the orders in which the scheduler considers them, and their totals."""
+"""The queues of one API, in the orders in which the scheduler considers them, and their totals.
+
+Clients can choose batch keys, so no step may visit all queues.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from uncork_dispatcher.requests.queue import RequestQueue
 
 Q = TypeVar("Q", bound=RequestQueue)
 
-LOOKED_AT = 16
-"""The most queues, flows or workers that a step looks at: clients choose keys, and workers may be many."""
+# The policy decides about so many queues, the oldest, whenever something has happened.
+_FRONT = 16
 
 
 class QueueHeap(Generic[Q]):
@@ -114,7 +117,7 @@ class QueueOrder:
         if queue in self.front:
             self.front.remove(queue)
             if self._others:
-                for other in self._others.first(LOOKED_AT - len(self.front)):
+                for other in self._others.first(_FRONT - len(self.front)):
                     self._leave_others(other)
                     self.front.append(other)
         elif self._others:
@@ -124,7 +127,7 @@ class QueueOrder:
             return
         self.by_deadline.file(queue, queue.most_urgent.deadline)
         insort(self.front, queue, key=_age)
-        if len(self.front) > LOOKED_AT:
+        if len(self.front) > _FRONT:
             last = self.front.pop()
             self._others.file(last, last.oldest.arrival)
             self.ask(last)

@@ -142,6 +142,11 @@ class Cell:
         return None if self.lengths is None else row_lengths(self.lengths)
 
     @property
+    def rows(self) -> Callable[[random.Random], float] | None:
+        """A function that draws the rows of a request; None if each has one row."""
+        return None
+
+    @property
     def draw_group(self) -> Callable[[int, random.Random], int] | None:
         """A function that draws the group of a request, as in :class:`Scenario`; None if there is one."""
         groups = self.groups

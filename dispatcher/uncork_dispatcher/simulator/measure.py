@@ -99,6 +99,7 @@ def measure(
             goal_s=cell.goal_ms / 1000,
             policy=policy,
             requests=warm_up + count,
+            rows=cell.rows,
             lengths=None if lengths is None else lengths.draw,
             known=cell.known,
             groups=cell.draw_group,

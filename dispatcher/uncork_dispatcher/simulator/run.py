@@ -10,6 +10,7 @@ import heapq
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from uncork_dispatcher.actions import Abandon, Action, Lost, Shed
 from uncork_dispatcher.core import Dispatcher
@@ -22,11 +23,21 @@ from uncork_dispatcher.simulator.traffic import Clients
 _API = "simulated"
 
 
-_Sent = tuple[Batch[int], SimulatedBatch, float, float]
-"""A batch that the core has sent, its record if it completes, and how long its model and its first stage run.
+class _Sent(NamedTuple):
+    """A batch that the core has sent and whose results have not arrived.
 
-The record has the true sizes, which the core may not know. The first stage may overlap with the batch before.
-"""
+    ``rows`` and ``padded`` are its true sizes, which the core may not know. The worker is free for it at
+    ``begins``, and ends it ``seconds`` later; its model runs for ``model_s``.
+    """
+
+    batch: Batch[int]
+    rows: float
+    padded: float
+    begins: float
+    seconds: float
+    model_s: float
+    prepare_s: float
+    """How long its first stage takes; it may overlap with the batch before."""
 
 
 def simulate(scenario: Scenario) -> Run:
@@ -264,10 +275,7 @@ class _Simulation:
         model_s = service.draw(rows, padded, worker=worker, random_=self._random)
         seconds = max(0.0, prepared_at - begins) + model_s if prepare_s else model_s
         self._busy_until[worker] = begins + seconds
-        record = SimulatedBatch(
-            *(worker, begins, seconds, rows, padded, len(batch.requests), batch.reason, batch.predicted_s)
-        )
-        self._sent[batch.number] = batch, record, model_s, prepare_s
+        self._sent[batch.number] = _Sent(batch, rows, padded, begins, seconds, model_s, prepare_s)
         self._at(begins + seconds + way_s, self._finish, batch.number)
 
     def _true_size(self, batch: Batch[int]) -> tuple[float, float]:
@@ -280,7 +288,7 @@ class _Simulation:
     def _finish(self, number: int, now: float) -> None:
         if number not in self._sent:
             return  # its worker dies at the same moment
-        batch, record, model_s, prepare_s = self._sent.pop(number)
+        batch, rows, padded, begins, seconds, model_s, prepare_s = self._sent.pop(number)
         chunks = [(batch.rows, max(model_s, prepare_s))] if self._scenario.transport_s or prepare_s else ()
         self._core.batch_done(
             number, status="worked", now=now, chunks=chunks, prepare_s=prepare_s if prepare_s else None
@@ -297,17 +305,28 @@ class _Simulation:
         if self._scenario.response_s:
             self._writes_until = written_at
             self._core.responses_written(_API, written_at - now, now=now)
-        self._result.batches.append(record)
+        self._result.batches.append(
+            SimulatedBatch(
+                batch.worker,
+                begins,
+                seconds,
+                rows,
+                padded,
+                len(batch.requests),
+                batch.reason,
+                batch.predicted_s,
+            )
+        )
 
     def _lose(self, worker: int, now: float) -> None:
         self._core.worker_lost(worker, now=now)
-        for batch in self._take_from(worker):
+        for batch, *_ in self._take_from(worker):
             self._result.cut_off += [self._arrivals[request] for request in batch.requests]
 
-    def _take_from(self, worker: int) -> list[Batch[int]]:
-        taken = [batch for batch, *_ in self._sent.values() if batch.worker == worker]
-        for batch in taken:
-            del self._sent[batch.number]
+    def _take_from(self, worker: int) -> list[_Sent]:
+        taken = [sent for sent in self._sent.values() if sent.batch.worker == worker]
+        for sent in taken:
+            del self._sent[sent.batch.number]
         return taken
 
     def _ready(self, worker: int, now: float) -> None:

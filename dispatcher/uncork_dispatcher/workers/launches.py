@@ -6,15 +6,22 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Hashable
+from typing import NamedTuple
+
+
+class _Launch(NamedTuple):
+    at: float
+    failures: int
+    since: float
+    """When the first process at this place started, or should have, since a worker was last ready there."""
 
 
 class Launches:
     """Worker processes that are starting, or about to be started. Times are seconds on the core's clock."""
 
     def __init__(self) -> None:
-        self._launches: dict[Hashable, tuple[float, int, float]] = {}
-        """The expected workers by place: when the process starts, how often in a row others failed before it,
-        and when the first of them started, or should have, since a worker was last ready there."""
+        self._launches: dict[Hashable, _Launch] = {}
+        """The expected workers by place."""
         self.on_demand = False
         """True while a worker would be started for the next request, and none is expected."""
         # The median of five, so that one slow start with cold caches does not set the prediction.
@@ -29,10 +36,9 @@ class Launches:
         self.on_demand = False
         known = self._launches.get(place)
         if known is None:
-            self._launches[place] = at, failures or 0, at
+            self._launches[place] = _Launch(at, failures or 0, at)
         elif failures is not None:
-            _, _, since = known
-            self._launches[place] = at, failures, since
+            self._launches[place] = _Launch(at, failures, known.since)
 
     def forget(self, place: Hashable) -> None:
         self._launches.pop(place, None)
@@ -41,8 +47,7 @@ class Launches:
         """Note that the worker at this place is ready; if it was expected, learn how long it took."""
         expected = self._launches.pop(place, None)
         if expected is not None:
-            at, _, _ = expected
-            self._startups_s.append(max(0.0, now - at))
+            self._startups_s.append(max(0.0, now - expected.at))
 
     @property
     def startup_s(self) -> float | None:
@@ -72,11 +77,11 @@ class Launches:
     def _counted(self, now: float, startup_s: float) -> list[float]:
         """Return when the processes start for whose workers requests wait."""
         return [
-            at
-            for at, failures, _ in self._launches.values()
+            launch.at
+            for launch in self._launches.values()
             # Requests do not wait for a worker that failed twice in a row, or whose start takes twice as long
             # as usual: they would only be shed later.
-            if failures < 2 and now <= at + 2 * startup_s
+            if launch.failures < 2 and now <= launch.at + 2 * startup_s
         ]
 
     def awaited_until(self, now: float) -> float:
@@ -84,7 +89,7 @@ class Launches:
         startup_s = self.startup_s
         if startup_s is None or not self._launches:
             return now
-        newest = max([since for _, _, since in self._launches.values()])
+        newest = max([launch.since for launch in self._launches.values()])
         # However often the worker fails meanwhile: what lost the batch may have made it fail.
         return max(now, newest + 4 * startup_s)
 
@@ -93,4 +98,4 @@ class Launches:
         startup_s = self.startup_s or 0.0
         if self.on_demand:
             return now + startup_s
-        return max(now, min([at + startup_s for at, _, _ in self._launches.values()], default=now))
+        return max(now, min([launch.at + startup_s for launch in self._launches.values()], default=now))

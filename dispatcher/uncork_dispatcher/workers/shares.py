@@ -6,9 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import islice
 
-from uncork_dispatcher.requests.queue_order import LOOKED_AT
 from uncork_dispatcher.workers.hosts import Hosts
 from uncork_dispatcher.workers.share import ConcurrentShare, Share
+
+# The next worker is the fastest of this many idle ones. If there are more, one of these is very likely about
+# as fast as the fastest of all.
+_COMPARED = 16
 
 
 class Shares:
@@ -86,16 +89,15 @@ class Shares:
         """
         share, first = self.of[api], None
         if self._hosts.avoided:
-            first = self._hosts.preferred(share.takes, LOOKED_AT, now)
+            first = self._hosts.preferred(share.takes, _COMPARED, now)
         if isinstance(share, ConcurrentShare):
-            first = list(islice(share.takes, LOOKED_AT)) if first is None else first
+            first = list(islice(share.takes, _COMPARED)) if first is None else first
             fewest = min(map(share.running, first))
             first = [worker for worker in first if share.running(worker) == fewest]
         if first is not None:
             return first[0] if slowdown is None else min(first, key=slowdown)
         if slowdown is not None and len(share.takes) > 1:
-            # Of more workers, one of the first is very likely about as fast as the fastest of all.
-            return min(islice(share.takes, LOOKED_AT), key=slowdown)
+            return min(islice(share.takes, _COMPARED), key=slowdown)
         return next(iter(share.takes))
 
     def avoids_idle_until(self, now: float, api: str = "") -> float:

@@ -13,13 +13,15 @@ from typing import Any
 from uncork_dispatcher.loop_plan import MOST_SPREAD
 from uncork_dispatcher.requests.batch import Batch
 from uncork_dispatcher.requests.lazy_heap import LazyHeap
-from uncork_dispatcher.requests.queue_order import LOOKED_AT
 from uncork_dispatcher.stats import RunningBatch, WorkStats
 from uncork_dispatcher.workers.hosts import Hosts
 from uncork_dispatcher.workers.launches import Launches
 from uncork_dispatcher.workers.memory_fits import MemoryFits
 from uncork_dispatcher.workers.share import ConcurrentShare, Share
 from uncork_dispatcher.workers.shares import Shares
+
+# If more batches than this are late, the predicted ends of others are worth little.
+_MOST_LATE = 15
 
 
 class Slots:
@@ -172,8 +174,7 @@ class Slots:
             return None
         if len(self.shares.all) > 1 and any(share.is_short for share in self.shares.all):
             return None
-        # If all these batches are late, the predicted ends of others are worth little.
-        for running in islice(share.batches, LOOKED_AT):
+        for running in islice(share.batches, _MOST_LATE + 1):
             if now < running.finish + running.transport_s:
                 worker = running.worker
                 may_follow = (
