@@ -58,7 +58,7 @@ def by_sum() -> Iterator[None]:
 
 def in_order(api: Api, queue: RequestQueue, limit: float) -> Lengths:
     """Let the most urgent requests share a batch, whatever their lengths."""
-    return 0.0, math.inf
+    return Lengths(0.0, math.inf)
 
 
 def by_bucket(api: Api, queue: RequestQueue, limit: float) -> Lengths:
@@ -67,7 +67,7 @@ def by_bucket(api: Api, queue: RequestQueue, limit: float) -> Lengths:
     A bucket has the lengths above half of a power of two, up to the power.
     """
     end = 2.0 ** math.ceil(math.log2(queue.most_urgent.length))
-    return math.nextafter(end / 2, math.inf), end
+    return Lengths(math.nextafter(end / 2, math.inf), end)
 
 
 def by_budget(lengths: Sequence[float], limit: float, fixed: float) -> list[int]:
@@ -112,7 +112,7 @@ def in_parts(divide: Divide, *, minmax: bool = False) -> Rule:
                 parts,
                 key=lambda part: unit_s * len(part) * part[-1].length - min(entry.arrival for entry in part),
             )
-        return chosen[0].length, chosen[-1].length
+        return Lengths(chosen[0].length, chosen[-1].length)
 
     return choose
 

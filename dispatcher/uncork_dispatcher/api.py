@@ -166,8 +166,8 @@ class Api:
     def mixable_rows(self, queue: RequestQueue, rows: float) -> float:
         """Return about how many of the ``rows`` most urgent rows may share a batch with the first row."""
         sample = list(islice(queue.turns(), SAMPLE))
-        shortest, longest = self._mixable(queue, sample, *self._limits(rows))
-        mixable = sum([entry.rows for entry in sample if shortest <= entry.length <= longest])
+        lengths = self._mixable(queue, sample, *self._limits(rows))
+        mixable = sum([entry.rows for entry in sample if lengths.shortest <= entry.length <= lengths.longest])
         return min(rows, queue.rows * mixable / sum([entry.rows for entry in sample]))
 
     def _limits(self, rows: float, fits: float = math.inf) -> tuple[float, float]:
@@ -272,7 +272,7 @@ class Api:
         if not self.model.measures.compares or self.rules.allowed_lengths:
             return None
         number = padded_count(sum([entry.count for entry in entries]), self.rules.allowed_batch_sizes)
-        return number, max([entry.longest for entry in entries])
+        return Rows(number, max([entry.longest for entry in entries]))
 
     def sample(self) -> ApiSample:
         return ApiSample(

@@ -75,8 +75,12 @@ class BatchSize(NamedTuple):
         return BatchSize(rows, self.padded * share, self.size_bytes * share)
 
 
-Rows = tuple[float, float]
-"""The number of rows of a batch, and the length of the longest."""
+class Rows(NamedTuple):
+    """The number of rows of a batch, and the length of the longest."""
+
+    number: float
+    longest: float
+
 
 # Places in a batch size.
 _ROWS, _PADDED, _BYTES = range(3)

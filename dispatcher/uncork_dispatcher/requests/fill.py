@@ -82,7 +82,7 @@ class Fill:
         """
         self._most, self._most_rows = size, most_rows
         if same_length:
-            self._lengths = (0.0 if self._lengths is None else self._lengths[0]), self._longest
+            self._lengths = Lengths(0.0 if self._lengths is None else self._lengths.shortest, self._longest)
 
     def take_from(self, turns: Iterator[Entry]) -> None:
         """Take requests in the order of ``turns`` until one does not fit; skip requests of other lengths."""

@@ -13,13 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from uncork_dispatcher.learning.estimator import Estimate
 from uncork_dispatcher.requests.fill import Fill
 from uncork_dispatcher.requests.queue import Entry
 
-Choice = tuple[int, float]
-"""How many of the most urgent requests to skip, and the most rows to take of the others."""
+
+class Choice(NamedTuple):
+    """Skip the ``skipped`` most urgent requests, then take up to ``rows`` rows."""
+
+    skipped: int
+    rows: float
 
 
 def largest_feasible_batch(
@@ -39,14 +44,15 @@ def largest_feasible_batch(
     rows = sum(entry.rows for entry in entries)
     first = estimate.rows_within(entries[0].deadline - now)
     if first >= min(rows, limit_rows):
-        return 0, limit_rows
+        return Choice(0, limit_rows)
     if entries[0].rows <= first and _rest_is_safe(entries, first, limit_rows, next_start, estimate):
-        return 0, first
-    best, most = (0, limit_rows), 0.0
+        return Choice(0, first)
+    best = Choice(0, limit_rows)
+    most = 0.0
     for skipped, entry in enumerate(entries[: most_skipped + 1]):
         fits = min(estimate.rows_within(entry.deadline - now), limit_rows, rows)
         if fits > most and fits >= entry.rows:
-            best, most = (skipped, fits), fits
+            best, most = Choice(skipped, fits), fits
         rows -= entry.rows
         if rows <= most:
             break
@@ -67,7 +73,8 @@ def largest_mixed_batch(
     ``begin(requests, rows)`` returns an empty batch of at most ``rows`` rows, for requests in this order; the
     lengths that the batch accepts depend on the first of them.
     """
-    best, most, left = (0, limit_rows), 0.0, sum([entry.count for entry in entries])
+    best = Choice(0, limit_rows)
+    most, left = 0.0, sum([entry.count for entry in entries])
     tried = min(most_skipped + 1, len(entries))
     # Where lengths matter, about 32 batches are compared; their first requests are evenly spread.
     step = math.ceil(tried / 32)
@@ -77,7 +84,7 @@ def largest_mixed_batch(
             fill = begin(islice(entries, skipped, None), fits)
             fill.take_from(islice(entries, skipped, None))
             if fill.count > most:
-                best, most = (skipped, fits), fill.count
+                best, most = Choice(skipped, fits), fill.count
         for entry in entries[skipped : skipped + step]:
             left -= entry.count
         if left <= most:

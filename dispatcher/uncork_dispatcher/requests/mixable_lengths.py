@@ -41,7 +41,7 @@ def mixable_lengths(
         each: accept ``spare`` for each request but the first, rather than for the batch.
     """
     if spare == math.inf:
-        return 0.0, math.inf
+        return Lengths(0.0, math.inf)
     by_length = sorted(sample, key=_by_length)
     low = by_length.index(sample[0])
     high = low + 1
@@ -67,4 +67,4 @@ def mixable_lengths(
             low -= 1
         else:
             high += 1
-    return by_length[low].length, by_length[high - 1].length
+    return Lengths(by_length[low].length, by_length[high - 1].length)

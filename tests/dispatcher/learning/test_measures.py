@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from uncork_dispatcher.learning.measures import BatchSize, Measures, Padding
+from uncork_dispatcher.learning.measures import BatchSize, Measures, Padding, Rows
 
 
 def batch(random_: random.Random, rows: int = 8) -> BatchSize:
@@ -171,7 +171,7 @@ def test_batches_of_empty_bodies_teach_nothing_about_bytes(truth: str) -> None:
     measures = of_bytes(truth)
     before = measures.padding
     for rows in (1, 5, 2, 8) * 10:
-        measures.observe(BatchSize(rows, 0.0, 0), 0.001 * rows, (rows, 0.0))
+        measures.observe(BatchSize(rows, 0.0, 0), 0.001 * rows, Rows(rows, 0.0))
 
     assert measures.padding == before
     assert measures.known_rows is not None
@@ -195,7 +195,7 @@ def test_lengths_beyond_the_limit_of_the_model_are_found() -> None:
         size = number * min(longest, measures.length_limit)
         seconds = 0.002 + 1e-5 * number * min(longest, 128)
         measures.observe(
-            BatchSize(size * 0.7, size), seconds * random_.lognormvariate(0, 0.1), (number, longest)
+            BatchSize(size * 0.7, size), seconds * random_.lognormvariate(0, 0.1), Rows(number, longest)
         )
     assert measures.padding is not None
     assert measures.padding.length_limit == pytest.approx(128)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.dispatcher.driver import entry
 from uncork_dispatcher.requests.fill import Fill
+from uncork_dispatcher.requests.lengths import Lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 
@@ -39,7 +40,7 @@ CASES: dict[str, tuple[Fill, list[Entry], list[int], tuple[float, float]]] = {
     "the first is larger": (Fill(size=1, size_bytes=0, measure=1), of_lengths(50, 1), [1], (50, 50)),
     # Later ones may fit; the first that does not fit ends the batch.
     "other lengths are passed over": (
-        Fill(size=12, measure=1, lengths=(3, 4)), of_lengths(4, 9, 3, 1, 4, 3), [1, 3, 5], (11, 12),
+        Fill(size=12, measure=1, lengths=Lengths(3, 4)), of_lengths(4, 9, 3, 1, 4, 3), [1, 3, 5], (11, 12),
     ),
     # Three rows of length 10 are computed as four; a fifth one as eight.
     "numbers of rows are padded, full": (
@@ -66,7 +67,7 @@ def test_no_more_than_256_are_looked_at() -> None:
     """At the head of a long queue of others, looking further would take too long."""
     others = of_lengths(*[9] * 300)
     for many, expected in ((254, 2), (255, 1)):
-        fill = Fill(size=100, measure=1, lengths=(1, 2))
+        fill = Fill(size=100, measure=1, lengths=Lengths(1, 2))
         assert len(taken(fill, [*of_lengths(1), *others[:many], *of_lengths(2)])) == expected
 
 

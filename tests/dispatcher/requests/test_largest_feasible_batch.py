@@ -16,6 +16,7 @@ from uncork_dispatcher.requests.largest_feasible_batch import (
     largest_feasible_batch,
     largest_mixed_batch,
 )
+from uncork_dispatcher.requests.lengths import Lengths
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 # One second, and a tenth for each row; a batch of 10 takes 2 s.
@@ -63,7 +64,7 @@ def chosen(
 )
 def test_a_batch_has_as_many_rows_in_time_as_it_can(found: Choice, skipped: int, rows: int) -> None:
     """Requests that are due first are left behind for that. 10 rows take 2 s."""
-    assert (found[0], int(found[1])) == (skipped, rows)
+    assert (found.skipped, int(found.rows)) == (skipped, rows)
 
 
 def of_lengths(*lengths_and_deadlines: tuple[float, float]) -> list[Entry]:
@@ -79,7 +80,7 @@ def chosen_mixed(entries: list[Entry], *, limit_rows: float = 100, most_skipped:
 
     def begin(turns: Iterable[Entry], rows: float) -> Fill:
         [first] = islice(turns, 1)
-        return Fill(size=rows, measure=1, lengths=(first.length, first.length))
+        return Fill(size=rows, measure=1, lengths=Lengths(first.length, first.length))
 
     return largest_mixed_batch(
         entries, limit_rows=limit_rows, now=0.0, estimate=LINE, most_skipped=most_skipped, begin=begin
@@ -104,16 +105,16 @@ LONG, SHORT = (12, 2.3), (1, 2.4)
     ],
 )
 def test_of_mixed_lengths_most_rows_are_answered(entries: list[Entry], skipped: int) -> None:
-    assert chosen_mixed(entries)[0] == skipped
+    assert chosen_mixed(entries).skipped == skipped
 
 
 def test_of_mixed_lengths_those_that_may_not_be_refused_go() -> None:
-    assert chosen_mixed(of_lengths(LONG, *[SHORT] * 3), most_skipped=0)[0] == 0
+    assert chosen_mixed(of_lengths(LONG, *[SHORT] * 3), most_skipped=0).skipped == 0
 
 
 def test_of_mixed_lengths_the_hopeless_are_left_behind() -> None:
     """However many they are: of a long queue, not every request is tried as the first."""
     for hopeless in (1, 40, 400):
-        skipped = chosen_mixed(of_lengths(*[(12, 2.1)] * hopeless, *[(1, 2.4)] * 80))[0]
+        skipped = chosen_mixed(of_lengths(*[(12, 2.1)] * hopeless, *[(1, 2.4)] * 80)).skipped
         assert hopeless <= skipped < hopeless + 80
-    assert chosen_mixed(of_lengths((12, 2.1), (1, 1.05))) == (0, 100)
+    assert chosen_mixed(of_lengths((12, 2.1), (1, 1.05))) == Choice(0, 100)

@@ -31,7 +31,6 @@ def stays_held(hold: Hold, rows: float, now: float) -> bool:
 
 
 def numbers(entries: list[Entry]) -> list[int]:
-
     return [each.request for each in entries]
 
 
