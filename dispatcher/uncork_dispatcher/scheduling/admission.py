@@ -151,7 +151,7 @@ class Admission:
         entries = queue.by_urgency()
         most_skipped = queue.skippable(entries, rows=most, goal_s=api.rules.goal_s)
         if mixes:
-            skipped, rows = largest_mixed_batch(
+            choice = largest_mixed_batch(
                 entries,
                 limit_rows=limit,
                 now=now,
@@ -161,7 +161,7 @@ class Admission:
             )
         else:
             share = self._outlook(now)
-            skipped, rows = largest_feasible_batch(
+            choice = largest_feasible_batch(
                 entries,
                 limit_rows=limit,
                 now=now,
@@ -171,7 +171,7 @@ class Admission:
                 estimate=estimate,
                 most_skipped=most_skipped,
             )
-        return rows, entries[:skipped]
+        return choice.rows, entries[: choice.skipped]
 
     def hopeless_at(self, entry: Entry, *, now: float, no_workers_since: float) -> float:
         """Return when to shed a request if it is still queued then; infinity if it may wait.
@@ -231,7 +231,7 @@ class Admission:
             backlog_rows, requests = self._before(entry)
             backlog_rows, requests = backlog_rows - entry.rows, requests - 1
         if requests:
-            finish = self._finish(now, rows=backlog_rows, requests=requests)
+            finish = self._finish(share, now, rows=backlog_rows, requests=requests)
         seconds = min(rows, largest) * (estimate.seconds(batch_rows) / (share.places * batch_rows))
         wait_s = self._retries.next_after_s(now=now, due=due, earliest=finish, seconds=seconds)
         return max(SHORTEST_RETRY_S, wait_s)
@@ -262,7 +262,8 @@ class Admission:
         likely_rows = max(entry.rows, min(rows, api.limit_rows))
         if slots.workers and not api.model.can_predict(likely_rows):
             return False
-        return self._finish(entry.arrival, rows=rows, requests=requests) > entry.deadline
+        now = entry.arrival
+        return self._finish(self._outlook(now), now, rows=rows, requests=requests) > entry.deadline
 
     def _is_late_bulk(self, entry: Entry) -> bool:
         api, now = self._api, entry.arrival
@@ -294,7 +295,8 @@ class Admission:
     def _extend_budget(self, *, rows: float, requests: int, now: float) -> bool:
         """Set the budget to twice this backlog if that meets the goal; return False if it does not."""
         rows, requests = 2 * rows, 2 * requests
-        if self._finish(now, rows=rows, requests=requests) > self._api.due_at(now, math.inf):
+        finish = self._finish(self._outlook(now), now, rows=rows, requests=requests)
+        if finish > self._api.due_at(now, math.inf):
             return False
         rules = self._api.rules
         most_rows = rules.max_queue_rows - self._api.backlog.waiting_rows
@@ -307,12 +309,11 @@ class Admission:
         model = self._api.model
         return entry.deadline - (model.least_s(entry.size) if model.can_predict(0) else 0.0)
 
-    def _finish(self, now: float, *, rows: float, requests: int) -> float:
+    def _finish(self, share: Share, now: float, *, rows: float, requests: int) -> float:
         """Return when the last of ``rows`` rows in ``requests`` requests is done; there must be workers.
 
         The rows are assumed to go in full batches, dealt to the workers in turn.
         """
-        share = self._outlook(now)
         # Sums of costs may round to 0 rows.
         batches = max(1, min(requests, math.ceil(rows / self._api.limit_rows)))
         each_s = self._api.model.estimate.seconds(rows / batches)

@@ -169,7 +169,8 @@ def test_a_backlog_is_dealt_to_the_workers_in_turn(
         workers.occupy(running(batch=worker, worker=worker, predicted_s=at))
     queued.model.estimate = Estimate(intercept_s=1.0, slope_s=0.25)
 
-    got = admission_of(queued, workers)._finish(0.0, rows=rows, requests=requests)
+    share = workers.outlook(0.0, "a")
+    got = admission_of(queued, workers)._finish(share, 0.0, rows=rows, requests=requests)
 
     assert got == pytest.approx(finish)
 
