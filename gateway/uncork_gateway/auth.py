@@ -98,51 +98,55 @@ def read_keys(path: Path) -> ApiKeys:
     return ApiKeys(keys)
 
 
-def require_key(app: ASGIApp, keys: AcceptedKeys, error: WriteError, *, free: Sequence[BaseRoute]) -> ASGIApp:
-    """Return an ASGI app that responds 401 to requests without an accepted key.
+@dataclass(slots=True, eq=False)
+class RequireKey:
+    """An ASGI app that responds 401 to requests without an accepted key.
 
-    Args:
+    Attributes:
         app: serves all other requests.
         keys: returns the accepted keys.
         error: writes the 401 response.
         free: the routes of the app that need no key.
     """
 
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        accepted = keys()
-        if (
-            accepted is None
-            or any(route.matches(scope)[0] is Match.FULL for route in free)
-            or accepted.admit(scope["headers"])
-        ):
-            await app(scope, receive, send)
+    app: ASGIApp
+    keys: AcceptedKeys
+    error: WriteError
+    free: Sequence[BaseRoute]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        keys = self.keys()
+        if keys is None or self._is_free(scope) or keys.admit(scope["headers"]):
+            await self.app(scope, receive, send)
             return
-        refusal = error(scope, 401, REFUSAL, {"www-authenticate": "Bearer"})
+        refusal = self.error(scope, 401, REFUSAL, {"www-authenticate": "Bearer"})
         await refusal(scope, receive, send)
 
-    return checked
+    def _is_free(self, scope: Scope) -> bool:
+        return any(route.matches(scope)[0] is Match.FULL for route in self.free)
 
 
-def refuse_other_sites(
-    app: ASGIApp, allowed_hosts: Callable[[], Collection[str]], error: WriteError
-) -> ASGIApp:
-    """Return an ASGI app that responds 403 to changing requests that a page of another site caused (CSRF).
+@dataclass(slots=True, eq=False)
+class RefuseOtherSites:
+    """An ASGI app that responds 403 to changing requests that a page of another site caused (CSRF).
 
-    Args:
+    Attributes:
         app: serves all other requests.
         allowed_hosts: returns the server's names, in addition to addresses and localhost.
-        error: as for :func:`require_key`.
+        error: as for :class:`RequireKey`.
     """
 
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        is_change = scope["type"] == "http" and scope["method"] not in _SAFE
-        reason = _other_site(dict(scope["headers"]), allowed_hosts()) if is_change else ""
-        if not reason:
-            await app(scope, receive, send)
-            return
-        await error(scope, 403, reason, {})(scope, receive, send)
+    app: ASGIApp
+    allowed_hosts: Callable[[], Collection[str]]
+    error: WriteError
 
-    return checked
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_change = scope["type"] == "http" and scope["method"] not in _SAFE
+        reason = _other_site(dict(scope["headers"]), self.allowed_hosts()) if is_change else ""
+        if not reason:
+            await self.app(scope, receive, send)
+            return
+        await self.error(scope, 403, reason, {})(scope, receive, send)
 
 
 def other_site(headers: Mapping[bytes, bytes]) -> str:
@@ -226,28 +230,27 @@ class AllowedOrigins:
         return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", b"*"), *vary]
 
 
-def allow_origins(
-    app: ASGIApp, origins: Callable[[], AllowedOrigins | None], *, closed: Sequence[BaseRoute]
-) -> ASGIApp:
-    """Return an ASGI app that lets pages of allowed origins read responses, and answers what browsers ask.
+@dataclass(slots=True, eq=False)
+class AllowOrigins:
+    """An ASGI app that lets pages of allowed origins read responses, and answers what browsers ask before.
 
-    Args:
+    Attributes:
         app: serves all requests but these.
         origins: returns the allowed origins; None if only pages of the server's own may read responses.
         closed: the routes of the app that pages of other origins may not read.
     """
 
-    async def opened(scope: Scope, receive: Receive, send: Send) -> None:
-        allowed = origins()
-        if (
-            allowed is None
-            or scope["type"] != "http"
-            or any(route.matches(scope)[0] is not Match.NONE for route in closed)
-        ):
-            await app(scope, receive, send)
+    app: ASGIApp
+    origins: Callable[[], AllowedOrigins | None]
+    closed: Sequence[BaseRoute]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origins = self.origins()
+        if origins is None or scope["type"] != "http" or self._is_closed(scope):
+            await self.app(scope, receive, send)
             return
-        headers = allowed.headers(scope["headers"])
-        if _is_preflight(scope) and allowed.admit(scope["headers"]):
+        headers = origins.headers(scope["headers"])
+        if _is_preflight(scope) and origins.admit(scope["headers"]):
             response = Response(status_code=204, headers=_texts([*headers, *_PREFLIGHT]))
             await response(scope, receive, send)
             return
@@ -257,9 +260,10 @@ def allow_origins(
                 message = {**message, "headers": [*without_cors(message.get("headers", ())), *headers]}
             await send(message)
 
-        await app(scope, receive, send_with_headers)
+        await self.app(scope, receive, send_with_headers)
 
-    return opened
+    def _is_closed(self, scope: Scope) -> bool:
+        return any(route.matches(scope)[0] is not Match.NONE for route in self.closed)
 
 
 def _is_preflight(scope: Scope) -> bool:

@@ -33,7 +33,6 @@ class FrontEnd:
         resolve: finds the handler of a POST request whose path is not in the table.
 
     Attributes:
-        pages: the pages, which ``app`` serves.
         app: serves all requests without a handler.
         admin_app: serves operators on a separate listener; None if ``app`` serves them.
         open_call: opens the calls of gRPC clients; None without gRPC.
@@ -43,7 +42,6 @@ class FrontEnd:
         readiness: notifies of changes of :meth:`unready` and of the models.
     """
 
-    pages: Pages
     app: ASGIApp
     admin_app: ASGIApp | None
     open_call: OpenCall | None = None
@@ -68,6 +66,7 @@ class FrontEnd:
         self.status_builder = StatusBuilder(
             self, lambda: [service.status for service in self.services], self.batches
         )
+        self._close_pages: Callable[[], object] = lambda: None
         self._close_grpc: Callable[[], object] = lambda: None
 
     def add(self, service: Batching) -> None:
@@ -103,7 +102,7 @@ class FrontEnd:
 
     def mount(self, pages: Pages) -> None:
         """Serve the pages (health, status, metrics and others that run no batches), until :meth:`close`."""
-        self.pages, self.app, self.admin_app = pages, pages.app, pages.admin_app
+        self.app, self.admin_app, self._close_pages = pages.app, pages.admin_app, pages.close
         pages.start()
 
     def mount_grpc(
@@ -207,7 +206,7 @@ class FrontEnd:
         self._end_streams()
 
     def _end_streams(self) -> None:
-        self.pages.close()
+        self._close_pages()
         self._close_grpc()
 
     def close(self) -> None:

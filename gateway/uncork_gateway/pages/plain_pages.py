@@ -14,11 +14,11 @@ from starlette.types import ASGIApp
 
 from uncork_gateway.auth import (
     AcceptedKeys,
+    AllowOrigins,
     ApiKeys,
+    RefuseOtherSites,
+    RequireKey,
     WriteError,
-    allow_origins,
-    refuse_other_sites,
-    require_key,
 )
 from uncork_gateway.headers import NO_STORE
 from uncork_gateway.pages.dashboard.feed import Commands
@@ -44,7 +44,6 @@ class Pages:
     Attributes:
         app: the app for clients; ``routes`` are its routes.
         admin_app: the app for operators, who need no key; None if ``app`` serves all routes.
-            ``admin_routes`` are its routes.
         start: starts recording the dashboard's history; call it inside a running event loop.
         close: ends the recording, and the event streams.
     """
@@ -83,13 +82,11 @@ class Pages:
         status = [Route("/metrics", self._metrics), Route("/status", self._status)]
         operating = [*status, *events, *operating]
         self.admin_app: ASGIApp | None = None
-        self.admin_routes: Sequence[BaseRoute] = ()
         if has_admin:
             home = home_routes(lambda: Home(front.server(), not_ready_reason=front.unready()), FOR_OPERATORS)
             routes = [*home, *self._health_routes(lambda: None), *pages, *operating]
             admin = _app(routes, self._admin_error)
-            self.admin_routes = admin.routes
-            self.admin_app = refuse_other_sites(admin, lambda: front.settings.clients.allowed_hosts, error)
+            self.admin_app = RefuseOtherSites(admin, lambda: front.settings.clients.allowed_hosts, error)
             self._admin_methods = methods_of(admin.routes)
             free, operating, pages = [*health, *free], [], []
         else:
@@ -97,8 +94,8 @@ class Pages:
         app = _app([*free, *operating, *for_clients], on_http_error or self._http_error)
         self.routes: Sequence[BaseRoute] = app.routes
         # A page of another origin could read what operators see through the browser of one.
-        self.app = allow_origins(
-            require_key(app, self._keys, error, free=free),
+        self.app = AllowOrigins(
+            RequireKey(app, self._keys, error, free=free),
             lambda: front.settings.origins,
             closed=[*operating, *pages],
         )
