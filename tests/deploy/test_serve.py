@@ -15,7 +15,7 @@ import pytest
 from tests.deploy.manifests import DEPLOY, read_options
 from tests.loops import HANG_S
 from uncork.server.servers import KEEP_ALIVE_S
-from uncork_gateway.pages.models.triton import statistics_routes
+from uncork_gateway.pages.models.triton import TritonPages
 
 UNIT = DEPLOY / "systemd/uncork.service"
 
@@ -72,7 +72,7 @@ def test_nginx_closes_its_connections_first() -> None:
 def test_nginx_hides_what_the_admin_port_has() -> None:
     """It hides nothing of a model that is named stats."""
     [hidden] = re.findall(r"location ~ (\S+) {", (DEPLOY / "nginx/uncork.conf").read_text())
-    statistics = statistics_routes(dict)
+    statistics = TritonPages(dict, list).statistics_routes()
     operating = ["/metrics", "/status", "/dashboard", "/dashboard/events"]
     operating += [route.path.format(model="m", version="1") for route in statistics]
     for_clients = ["/v2/models/m", "/v2/models/stats/infer", "/v2/models/stats/versions/1/infer"]

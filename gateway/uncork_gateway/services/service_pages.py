@@ -17,13 +17,8 @@ from uncork_gateway.pages.curl import curl
 from uncork_gateway.pages.dashboard.page import ORIGIN
 from uncork_gateway.pages.docs import docs_routes
 from uncork_gateway.pages.home import DASHBOARD, FOR_CLIENTS, FOR_OPERATORS, Home, home_routes
-from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelVersions, default_of, model_routes
-from uncork_gateway.pages.models.triton import (
-    loading_routes,
-    on_admin_port,
-    statistics_routes,
-    triton_routes,
-)
+from uncork_gateway.pages.models.metadata import PREFIXES, ROOTS, ModelPages, ModelVersions, default_of
+from uncork_gateway.pages.models.triton import TritonPages, loading_routes
 from uncork_gateway.pages.models.unserved import why_unserved
 from uncork_gateway.pages.nearest import OF_ROUTER, Methods, methods_of, not_served, options, problem_response
 from uncork_gateway.pages.openapi.document import make_openapi
@@ -57,11 +52,16 @@ class ServicePages:
         self._missing = missing
         self._routes_of: ModelVersions | None = None
         has_admin = front.settings.admin
+        models = ModelPages(
+            models=lambda: self._catalogue.models,
+            ready=lambda: not front.unready(),
+            statistics=not has_admin,
+        )
         clients = RepositoryAccess(repository, is_allowed=lambda: front.settings.trusts_clients)
         operators = RepositoryAccess(repository, is_allowed=lambda: True)
-        statistics = statistics_routes(self._models)
+        triton = TritonPages(lambda: self._catalogue.models, clients.unloaded)
         # Before the route of a model, which would take "stats" for a name.
-        moved = [Route(route.path, on_admin_port) for route in statistics] if has_admin else []
+        moved = triton.moved_statistics_routes() if has_admin else []
         links = FOR_CLIENTS if has_admin else FOR_CLIENTS | FOR_OPERATORS
         if not front.settings.dashboard:
             links = {title: path for title, path in links.items() if title != DASHBOARD}
@@ -70,20 +70,17 @@ class ServicePages:
             commands=self._commands,
             for_clients=[
                 Route("/openapi.json", self._openapi),
-                *triton_routes(self._models, clients.unloaded),
+                *triton.routes(),
                 *loading_routes(clients),
                 *moved,
-                *model_routes(self._models, ready=lambda: not front.unready(), statistics=not has_admin),
+                *models.routes(),
             ],
-            operating=[*statistics, *(loading_routes(operators) if has_admin else [])],
+            operating=[*triton.statistics_routes(), *(loading_routes(operators) if has_admin else [])],
             free=[*home_routes(self._home, links, keys=lambda: front.settings.keys), *docs_routes()],
             like_readyz=["/ping"],  # which Amazon SageMaker asks
             error=_error,
             on_http_error=self._http_error,
         )
-
-    def _models(self) -> ModelVersions:
-        return self._catalogue.models
 
     def _home(self) -> Home:
         reason, offers = self._front.unready(), list(self._catalogue.offers.values())

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from uncork_dispatcher import Decision
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.backends.worker_connection import WorkerState
 from uncork_gateway.backends.worker_pool import WorkerPool
-from uncork_gateway.pages.status.api_status import ServedApi
+from uncork_gateway.pages.status.api_status import ScalingNow, ServedApi
 from uncork_gateway.pages.status.document import Failure
 from uncork_gateway.pages.status.failures import Failures
 from uncork_gateway.services.apis import Apis
@@ -95,11 +94,11 @@ class ServiceView:
         slots += [BackendSlot(index, "lost", fault=fault) for index, fault in missing.items()]
         return sorted(slots, key=lambda slot: slot.index)
 
-    def scaling(self) -> tuple[Decision, int, int, float | None] | None:
+    def scaling(self) -> ScalingNow | None:
         scaling = self.current_scaling
         if scaling is None or scaling.least == scaling.most or scaling.decision is None:
             return None
-        return scaling.decision, scaling.least, scaling.most, self._startup_s()
+        return ScalingNow(scaling.decision, scaling.least, scaling.most, self._startup_s())
 
     def worker_states(self) -> list[WorkerState]:
         return self._pool.states()

@@ -4,6 +4,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
+from typing import NamedTuple
 
 from uncork_gateway.connection.client_limits import ClientLimits
 from uncork_gateway.connection.timeouts import MIN_BODY_BYTES_PER_S, abort_later, slow_body
@@ -55,11 +56,10 @@ class Timeouts:
         self._ends_at = now + limits.max_connection_age_s * random.uniform(1 - _AGE_JITTER, 1 + _AGE_JITTER)
         self._closes_at = math.inf
         self._made_at = now
-        # Times since when a number has not changed, or has not grown enough, each with the number.
-        self._parts: dict[str, tuple[float, int]] = {}
-        self._unread: tuple[float, int] | None = None
-        self._bodies: dict[int, tuple[float, int]] = {}
-        self._answers: dict[int, tuple[float, int]] = {}
+        self._parts: dict[str, _Mark] = {}
+        self._unread: _Mark | None = None
+        self._bodies: dict[int, _Mark] = {}
+        self._answers: dict[int, _Mark] = {}
         self._timer = loop.call_later(self._interval_s, self._check)
 
     def stop(self) -> None:
@@ -98,10 +98,10 @@ class Timeouts:
             ("frame", reader.is_within_frame, reader.progress, self._clients.body_timeout_s),
         )
         for part, is_within, progress, limit_s in parts:
-            since, before = self._parts.get(part, (now, -1))
-            if not is_within or before != progress:
-                self._parts[part] = now, progress
-            elif now - since >= limit_s:
+            mark = self._parts.get(part)
+            if not is_within or mark is None or mark.value != progress:
+                self._parts[part] = _Mark(now, progress)
+            elif now - mark.since >= limit_s:
                 text = f"a {part} took longer than {limit_s:g} s"
                 self._session.fail(ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, text))
                 return
@@ -112,10 +112,9 @@ class Timeouts:
             self._unread = None
             return
         unread_bytes = self._transport.get_write_buffer_size()
-        since, before = self._unread or (now, math.inf)
-        if unread_bytes < before:
-            self._unread = now, unread_bytes
-        elif now - since >= self._limits.unread_timeout_s:
+        if self._unread is None or unread_bytes < self._unread.value:
+            self._unread = _Mark(now, unread_bytes)
+        elif now - self._unread.since >= self._limits.unread_timeout_s:
             self._transport.abort()
 
     def _check_answers(self, now: float) -> None:
@@ -124,27 +123,33 @@ class Timeouts:
         outbox = self._session.outbox
         for number in [] if outbox.is_paused else list(outbox.blocked):
             sent_bytes = self._session.streams[number].sent_bytes
-            since, had_bytes = before.get(number, (now, -1))
-            if had_bytes != sent_bytes:
-                since = now
-            elif now - since >= self._limits.unread_timeout_s:
+            mark = before.get(number)
+            if mark is None or mark.value != sent_bytes:
+                mark = _Mark(now, sent_bytes)
+            elif now - mark.since >= self._limits.unread_timeout_s:
                 self._session.reset_stream(number, ErrorCode.ENHANCE_YOUR_CALM)
                 continue
-            self._answers[number] = since, sent_bytes
+            self._answers[number] = mark
 
     def _check_bodies(self, now: float) -> None:
         """Check that messages grow; concurrent messages share the minimum speed."""
         before, self._bodies = self._bodies, {}
         incomplete = [stream for stream in self._session.streams.values() if stream.is_incomplete]
         for stream in incomplete:
-            received_bytes = stream.received_bytes
-            since, had_bytes = before.get(stream.number, (now, received_bytes))
-            if self._session.windows.must_wait:
-                since, had_bytes = now, received_bytes
-            waited_s, grown_bytes = now - since, received_bytes - had_bytes
+            mark = before.get(stream.number)
+            if mark is None or self._session.windows.must_wait:
+                mark = _Mark(now, stream.received_bytes)
+            waited_s, grown_bytes = now - mark.since, stream.received_bytes - mark.value
             if waited_s >= self._clients.body_timeout_s:
                 if grown_bytes < MIN_BODY_BYTES_PER_S * waited_s / len(incomplete):
                     stream.give_up(slow_body(grown_bytes, waited_s))
                     continue
-                since, had_bytes = now, received_bytes
-            self._bodies[stream.number] = since, had_bytes
+                mark = _Mark(now, stream.received_bytes)
+            self._bodies[stream.number] = mark
+
+
+class _Mark(NamedTuple):
+    """A value, and the time since when it has not changed."""
+
+    since: float
+    value: int

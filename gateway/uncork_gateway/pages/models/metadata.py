@@ -1,7 +1,6 @@
 """A service's APIs as models of other protocols: names, paths and metadata."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -148,84 +147,88 @@ def dialects_of(model: Model) -> Iterator[tuple[str, ApiDescription, Dialect]]:
         yield path, api, v2
 
 
-def model_routes(
-    models: Callable[[], ModelVersions], *, ready: Callable[[], bool], statistics: bool
-) -> list[Route]:
-    """Return the GET routes of models: their lists, states and metadata.
+class ModelPages:
+    """The GET routes of models: their lists, states and metadata."""
 
-    Args:
-        ready: returns True if the server is ready.
-        statistics: True if clients can read statistics.
-    """
-    v1, v2 = "/v1/models/{model}", "/v2/models/{model}"
-    named = "/versions/{version}"
-    return [
-        Route("/v1/models", partial(_list, models)),
-        *[Route(f"{v1}{each}/metadata", partial(_tf_metadata, models)) for each in ("", named)],
-        *[Route(f"{v1}{each}", partial(_status, models)) for each in (named, "")],
-        *[Route(path, partial(_server, statistics)) for path in ("/v2", "/v2/")],
-        Route("/v2/health/live", _live),
-        Route("/v2/health/ready", partial(_health, ready)),
-        *[Route(f"{v2}{each}/ready", partial(_model_ready, models)) for each in ("", named)],
-        *[Route(f"{v2}{each}", partial(_metadata, models)) for each in ("", named)],
-    ]
+    def __init__(
+        self,
+        *,
+        models: Callable[[], ModelVersions],
+        ready: Callable[[], bool],
+        statistics: bool,
+    ) -> None:
+        self._models = models
+        self._ready = ready
+        self._statistics = statistics
 
+    def routes(self) -> list[Route]:
+        v1, v2 = "/v1/models/{model}", "/v2/models/{model}"
+        named = "/versions/{version}"
+        return [
+            Route("/v1/models", self._list),
+            Route(f"{v1}/metadata", self._tf_metadata),
+            Route(f"{v1}{named}/metadata", self._tf_metadata),
+            Route(f"{v1}{named}", self._status),
+            Route(v1, self._status),
+            Route("/v2", self._server),
+            Route("/v2/", self._server),
+            Route("/v2/health/live", self._live),
+            Route("/v2/health/ready", self._health),
+            *[Route(f"{v2}{each}/ready", self._model_ready) for each in ("", named)],
+            *[Route(f"{v2}{each}", self._metadata) for each in ("", named)],
+        ]
 
-def _versions_asked(request: Request, models: ModelVersions) -> tuple[Model, list[Model]]:
-    """Return the model that a request asks for, and its versions, or the one that is asked for."""
-    model = model_asked(request, models)
-    return model, [model] if "version" in request.path_params else list(models[model.name].values())
+    def _model(self, request: Request) -> Model:
+        return model_asked(request, self._models())
 
+    def _versions(self, request: Request) -> list[Model]:
+        """Return the versions that a request asks for, from lowest to highest."""
+        model = self._model(request)
+        return [model] if "version" in request.path_params else list(self._models()[model.name].values())
 
-# KServe V1 and TensorFlow Serving
+    # KServe V1 and TensorFlow Serving
 
+    async def _list(self, request: Request) -> Response:
+        names = sorted(self._models())
+        return JSONResponse(
+            {"models": names, "object": "list", "data": [_openai_model(name) for name in names]}
+        )
 
-async def _list(models: Callable[[], ModelVersions], request: Request) -> Response:
-    names = sorted(models())
-    return JSONResponse({"models": names, "object": "list", "data": [_openai_model(name) for name in names]})
+    async def _status(self, request: Request) -> Response:
+        model = self._model(request)
+        ready = not model.unready
+        return JSONResponse(status_of(model, self._versions(request)), 200 if ready else 503)
 
+    async def _tf_metadata(self, request: Request) -> Response:
+        model = self._model(request)
+        signature = signature_of(model)
+        for info in (*signature["inputs"].values(), *signature["outputs"].values()):
+            # In the JSON form of messages, integers of 64 bits are strings.
+            for axis in info["tensor_shape"]["dim"]:
+                axis["size"] = str(axis["size"])
+        spec = {"name": model.name, "signature_name": "", "version": model.version}
+        signatures = {"signature_def": {SIGNATURE: signature}}
+        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
 
-async def _status(models: Callable[[], ModelVersions], request: Request) -> Response:
-    model, versions = _versions_asked(request, models())
-    return JSONResponse(status_of(model, versions), 503 if model.unready else 200)
+    # Open Inference Protocol V2
 
+    async def _server(self, request: Request) -> Response:
+        return JSONResponse(server_of(statistics=self._statistics))
 
-async def _tf_metadata(models: Callable[[], ModelVersions], request: Request) -> Response:
-    model = model_asked(request, models())
-    signature = signature_of(model)
-    for info in (*signature["inputs"].values(), *signature["outputs"].values()):
-        # In the JSON form of messages, integers of 64 bits are strings.
-        for axis in info["tensor_shape"]["dim"]:
-            axis["size"] = str(axis["size"])
-    spec = {"name": model.name, "signature_name": "", "version": model.version}
-    signatures = {"signature_def": {SIGNATURE: signature}}
-    return JSONResponse({"model_spec": spec, "metadata": {"signature_def": signatures}})
+    async def _live(self, request: Request) -> Response:
+        return JSONResponse({"live": True}, headers=NO_STORE)
 
+    async def _health(self, request: Request) -> Response:
+        ready = self._ready()
+        return JSONResponse({"ready": ready}, 200 if ready else 503, NO_STORE)
 
-# Open Inference Protocol V2
+    async def _model_ready(self, request: Request) -> Response:
+        model = self._model(request)
+        ready = not model.unready
+        return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503, NO_STORE)
 
-
-async def _server(statistics: bool, request: Request) -> Response:
-    return JSONResponse(server_of(statistics=statistics))
-
-
-async def _live(request: Request) -> Response:
-    return JSONResponse({"live": True}, headers=NO_STORE)
-
-
-async def _health(is_ready: Callable[[], bool], request: Request) -> Response:
-    ready = is_ready()
-    return JSONResponse({"ready": ready}, 200 if ready else 503, NO_STORE)
-
-
-async def _model_ready(models: Callable[[], ModelVersions], request: Request) -> Response:
-    model = model_asked(request, models())
-    ready = not model.unready
-    return JSONResponse({"name": model.name, "ready": ready}, 200 if ready else 503, NO_STORE)
-
-
-async def _metadata(models: Callable[[], ModelVersions], request: Request) -> Response:
-    return JSONResponse(metadata_of(*_versions_asked(request, models())))
+    async def _metadata(self, request: Request) -> Response:
+        return JSONResponse(metadata_of(self._model(request), self._versions(request)))
 
 
 def model_asked(request: Request, models: ModelVersions) -> Model:

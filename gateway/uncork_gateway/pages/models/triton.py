@@ -132,51 +132,51 @@ class _ChangeRequest(msgspec.Struct):
 _Body = TypeVar("_Body", _IndexRequest, _ChangeRequest)
 
 
-def triton_routes(
-    models: Callable[[], ModelVersions], unloaded: Callable[[], Collection[str]]
-) -> list[Route]:
-    """Return the routes of Triton's extensions; ``unloaded`` returns the names of services not loaded."""
-    return [
-        *[Route(f"{path}/config", partial(_config, models)) for path in _PATHS],
-        Route("/v2/repository/index", partial(_index, models, unloaded), methods=["POST"]),
-    ]
+class TritonPages:
+    """The routes of Triton's extensions.
 
+    Args:
+        unloaded: returns the names of services that are not loaded.
+    """
 
-def statistics_routes(models: Callable[[], ModelVersions]) -> list[Route]:
-    """Return the statistics routes, for clients that may read metrics."""
-    one = [Route(f"{path}/stats", partial(_statistics, models)) for path in _PATHS]
-    return [Route("/v2/models/stats", partial(_all_statistics, models)), *one]
+    def __init__(self, models: Callable[[], ModelVersions], unloaded: Callable[[], Collection[str]]) -> None:
+        self._models = models
+        self._unloaded = unloaded
 
+    def routes(self) -> list[Route]:
+        return [
+            *[Route(f"{path}/config", self._config) for path in _PATHS],
+            Route("/v2/repository/index", self._index, methods=["POST"]),
+        ]
 
-async def on_admin_port(request: Request) -> Response:
-    """Answer at the routes of statistics if operators have a port of their own."""
-    raise HTTPException(404, STATISTICS_MOVED)
+    def statistics_routes(self) -> list[Route]:
+        """Return the statistics routes, for clients that may read metrics."""
+        one = [Route(f"{path}/stats", self._statistics) for path in _PATHS]
+        return [Route("/v2/models/stats", self._all_statistics), *one]
 
+    def moved_statistics_routes(self) -> list[Route]:
+        """Return routes that say where the statistics are, if operators have a port of their own."""
+        return [Route(route.path, _on_admin_port) for route in self.statistics_routes()]
 
-async def _config(models: Callable[[], ModelVersions], request: Request) -> Response:
-    return JSONResponse(config_of(model_asked(request, models())))
+    async def _config(self, request: Request) -> Response:
+        return JSONResponse(config_of(model_asked(request, self._models())))
 
+    async def _statistics(self, request: Request) -> Response:
+        return self._statistics_of(model_asked(request, self._models()))
 
-async def _statistics(models: Callable[[], ModelVersions], request: Request) -> Response:
-    return _statistics_of(model_asked(request, models()))
+    async def _all_statistics(self, request: Request) -> Response:
+        return self._statistics_of(*every_version(self._models()))
 
+    def _statistics_of(self, *models: Model) -> Response:
+        stats = [statistics_of(model) for model in models]
+        return Response(msgspec.json.encode({"model_stats": stats}), media_type="application/json")
 
-async def _all_statistics(models: Callable[[], ModelVersions], request: Request) -> Response:
-    return _statistics_of(*every_version(models()))
-
-
-def _statistics_of(*models: Model) -> Response:
-    stats = [statistics_of(model) for model in models]
-    return Response(msgspec.json.encode({"model_stats": stats}), media_type="application/json")
-
-
-async def _index(
-    models: Callable[[], ModelVersions], unloaded: Callable[[], Collection[str]], request: Request
-) -> Response:
-    wanted = await _read(
-        request, _IndexRequest, 'send an empty body, or {"ready": true} to list only ready models'
-    )
-    return JSONResponse(index_of(models(), () if wanted.ready else unloaded(), only_ready=wanted.ready))
+    async def _index(self, request: Request) -> Response:
+        wanted = await _read(
+            request, _IndexRequest, 'send an empty body, or {"ready": true} to list only ready models'
+        )
+        unloaded = () if wanted.ready else self._unloaded()
+        return JSONResponse(index_of(self._models(), unloaded, only_ready=wanted.ready))
 
 
 def loading_routes(access: RepositoryAccess) -> list[Route]:
@@ -223,6 +223,10 @@ def every_version(models: ModelVersions) -> list[Model]:
 
 
 _PATHS = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+
+
+async def _on_admin_port(request: Request) -> Response:
+    raise HTTPException(404, STATISTICS_MOVED)
 
 
 async def _read(request: Request, kind: type[_Body], accepted: str) -> _Body:

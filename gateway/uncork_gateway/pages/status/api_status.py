@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from typing import NamedTuple
 
-from uncork_dispatcher import ApiStats, ClassStats
+from uncork_dispatcher import ApiStats, ClassStats, Decision
 from uncork_dispatcher.learning.measures import Padding
 from uncork_dispatcher.scheduling.bulk import longest_wait_s, most_cycles_s
 from uncork_gateway.pages.status import document
@@ -21,6 +21,15 @@ class ServedApi(NamedTuple):
     route: str | None = None
     weighs: bool = False
     streams: bool = False
+
+
+class ScalingNow(NamedTuple):
+    """The latest decision, the bounds of the number of workers, and a worker's usual startup time."""
+
+    decision: Decision
+    least: int
+    most: int
+    startup_s: float | None
 
 
 def describe_api(

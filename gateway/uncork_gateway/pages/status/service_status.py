@@ -9,11 +9,11 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol
 
-from uncork_dispatcher import ApiStats, AsyncDispatcher, Decision, WorkStats
+from uncork_dispatcher import ApiStats, AsyncDispatcher, WorkStats
 from uncork_dispatcher.wording import are
 from uncork_gateway.backends.slot import BackendSlot
 from uncork_gateway.pages.status import document
-from uncork_gateway.pages.status.api_status import ServedApi, describe_api, describe_classes
+from uncork_gateway.pages.status.api_status import ScalingNow, ServedApi, describe_api, describe_classes
 from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.names import OWN_SLOTS, PROXY, SERVICE
 from uncork_gateway.pages.status.slots import describe_scaling, describe_slots, overall
@@ -50,8 +50,8 @@ class Served(Protocol):
     def slots(self) -> Sequence[BackendSlot]:
         """Return the slots, including those that are not ready."""
 
-    def scaling(self) -> tuple[Decision, int, int, float | None] | None:
-        """Return what :func:`describe_scaling` describes; None if the number of workers is fixed."""
+    def scaling(self) -> ScalingNow | None:
+        """Return the state of scaling; None if the number of workers is fixed."""
 
     @property
     def not_ready(self) -> str:
