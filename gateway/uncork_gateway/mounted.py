@@ -91,8 +91,10 @@ class _Exchange(asyncio.Transport):
         self._listener = listener
         self._start: tuple[int, list[Header]] | None = None
         """Status and headers; None until the response begins."""
-        self._is_whole = self._is_cut = False
-        """True if nothing more will be written; True if the response cannot be completed."""
+        self._is_whole = False
+        """True if nothing more will be written."""
+        self._is_cut = False
+        """True if the response cannot be completed."""
         self._changed = asyncio.Event()
         """Set when there is something to do."""
         self._unsent = bytearray()

@@ -42,7 +42,7 @@ def eventually(condition: Callable[[], bool]) -> None:
     gives_up_at, pause_s = time.monotonic() + HANG_S, 0.005
     while not condition():
         assert time.monotonic() < gives_up_at, f"not so within {HANG_S} s"
-        # A look at the metrics takes 20 ms of the processor that what is waited for may need.
+        # Each request for metrics costs the server 20 ms, which slows down what the test waits for.
         time.sleep(pause_s)
         pause_s = min(1.5 * pause_s, 0.05)
 
@@ -81,7 +81,7 @@ class Server:
         return urlsplit(self.base).netloc.rpartition(":")[2]
 
     def connect(self) -> socket.socket:
-        """Return a new connection to where clients are served."""
+        """Return a new connection to the port for clients."""
         return socket.create_connection(("127.0.0.1", int(self.port)), HANG_S)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:

@@ -118,7 +118,7 @@ def _connected(path: Path) -> socket.socket | None:
 
 
 def ask(port: int, command: str) -> Outcome:
-    """Send a command to the server on a port, and wait for the result; its code is 2 if there is none."""
+    """Send a command to the server on a port, and wait for the result, with code 2 if there is no server."""
     paths = [folder / f"{port}.sock" for folder in shared_folders() if is_private(folder)]
     connections = (_connected(path) for path in paths)
     connection = next((one for one in connections if one is not None), None)

@@ -29,7 +29,7 @@ def files_of(options: Any) -> list[str]:
 
 
 def check_watched(options: Any) -> None:
-    """Raise WrongUsage if a server is to watch the files of its settings and has none."""
+    """Raise WrongUsage if ``--watch-config`` is set and the settings come from no file."""
     if options.watch_config and not files_of(options):
         raise WrongUsage(
             "--watch-config requires --config, or a file of keys, certificates, a token or imported settings"
@@ -38,7 +38,7 @@ def check_watched(options: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What the files for the clients of a server, or for the workers of a service, said when they were read.
+    """The content of the credential files for the clients of a server, or for the workers of a service.
 
     Attributes:
         keys: the accepted API keys; None if clients need none.

@@ -35,7 +35,7 @@ class Listeners:
         grpc_tls: the TLS of that socket, if any.
         grpc_max_connection_age_s: how old a connection to it gets; None: as old as the client wants.
         tls: the TLS of the public socket, if any.
-        credentials: the keys and certificates that are in force.
+        credentials: the current keys and certificates.
     """
 
     public: socket.socket

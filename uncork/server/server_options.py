@@ -61,7 +61,7 @@ class ServerOptions:
     Attributes:
         sources: where options come from, by name; options without a source have their defaults.
         api_overrides: settings of single APIs, first those of the file, then those of the environment.
-        services: settings of single services, by name; their values are those of options.
+        services: the settings of each service, by its name, with the converted values of the options.
         reread: returns these options with the present content of the file, and raises
             :class:`~uncork.config.errors.WrongUsage` if it is wrong. Command line and environment stay those
             of the start. None if the options were made in another way.

@@ -37,7 +37,7 @@ class CorkClassicPolicy(Policy):
     def __init__(self, *, limit_rows: int) -> None:
         super().__init__(limit_rows=limit_rows)
         self._batches: deque[tuple[int, float, float]] = deque(maxlen=50)
-        """Of each batch: its requests, how long the oldest was queued, and how long the batch ran."""
+        """For each batch: its requests, the seconds its oldest was queued, and the seconds it ran."""
         self._fitted_at = -math.inf
         self._slope_s = 0.0
         self._queued_s = 0.0

@@ -110,8 +110,9 @@ class RequestQueue:
     held: Hold | None = None
     """The last hold that the policy decided; None before the first."""
     _held_since = 0.0
+    """When the policy decided that hold."""
     _held_rows = 0.0
-    """The rows that were queued then."""
+    """The rows that were queued at that time."""
     is_held = False
     """True while the policy need not decide about this queue, see :class:`QueueOrder`."""
     _length: float | None = None
@@ -170,7 +171,7 @@ class RequestQueue:
             self._due_rows.remove(entry.deadline, entry.rows)
 
     def hold(self, hold: Hold, now: float) -> None:
-        """Note that the policy holds the queue."""
+        """Record that the policy holds the queue."""
         self.held, self._held_since, self._held_rows = hold, now, self.rows
 
     def stays_held(self, now: float) -> bool:

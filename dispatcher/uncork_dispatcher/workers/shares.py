@@ -75,7 +75,7 @@ class Shares:
     def count_idle(self) -> None:
         idle = len(self._idle)
         for share in self.all:
-            # Other APIs take none of the slots that are beside theirs.
+            # Other APIs do not use the slots of a concurrent API.
             if not isinstance(share, ConcurrentShare):
                 share.idle = max(0, min(idle, share.workers - len(share.batches)))
 

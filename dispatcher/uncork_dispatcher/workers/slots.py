@@ -273,9 +273,9 @@ class Slots:
         return given_up
 
     def outlook(self, now: float, api: str) -> Share:
-        """Return the share of an API, to know when its workers are free.
+        """Return the share of an API, which tells when its workers are free.
 
-        Without workers, it is one with those that are due.
+        If there are no workers, it has those that are expected.
         """
         share = self.shares.of[api]
         if self._workers and (share.idle or share.batches):

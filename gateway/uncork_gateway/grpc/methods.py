@@ -39,7 +39,7 @@ class OpenCalls:
         return accepted is None or accepted.admit(head.metadata)
 
     def add(self, call: Call, head: CallHead | None) -> None:
-        """Add a call by its head, or None if it needs no key. It ends at once after :meth:`close`."""
+        """Add a call and its head, or None if the call needs no key. After :meth:`close`, it ends at once."""
         self._heads[call] = head
         if self._is_closed:
             call.reject(draining())

@@ -16,7 +16,7 @@ def slots_with(workers: int) -> Slots:
 
 
 def rows_of(slots: Slots, api: str) -> list[float]:
-    """Of each batch that runs."""
+    """Return the rows of each running batch."""
     shared = slots.shares.shared
     return [shared.rows(api, place) for place in range(len(shared.batches))]
 

@@ -60,7 +60,7 @@ def server() -> Iterator[Server]:
 
 
 def test_requests_share_batches(server: Server) -> None:
-    """Of KServe's protocols, too."""
+    """Requests in KServe's protocols do, too."""
 
     def ask(number: int) -> httpx.Response:
         return HTTP.post(f"{server.base}/add", json=[number, 1])

@@ -90,7 +90,7 @@ def test_versions_take_over_under_load(tmp_path: Path) -> None:
 
 
 def test_files_that_come_later_are_noticed(tmp_path: Path) -> None:
-    """What keeps the new version from being loaded may be a missing module. Others change in a reload."""
+    """A module may be missing, which prevents the reload. Others change during a reload."""
     write(tmp_path, "one")
     (tmp_path / "answers.py").write_text("ANSWER = 'a'")
     with serving(f"{tmp_path}/service.py:Echo", "--reload") as server:

@@ -255,7 +255,7 @@ def test_tritons_client_loads_and_unloads(tmp_path: Path, config: Config) -> Non
 
 def load_and_unload(server: Server, over: str, address: str, folder: Path) -> None:
     client: Any = importlib.import_module(f"tritonclient.{over}")
-    # Python takes a file of the same second and the same size for the same.
+    # Python does not notice a changed file with the same second and size.
     says = {"http": "over HTTP", "grpc": "over gRPC, later"}[over]
     mine: Any = {"headers": {"x-api-key": KEY}}
     with client.InferenceServerClient(address) as triton:

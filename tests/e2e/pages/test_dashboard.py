@@ -288,7 +288,7 @@ ENDS: list[list[float | None]] = [[0.5, 0.5, 0.5, 0.5], [0, 0, 0], [10, 10, 10],
 
 def test_functions_that_need_no_element(browser: Browser, server: Server) -> None:
     with looking(browser, server) as page:
-        # Of what no worker has, nothing is said.
+        # Columns that no worker has are hidden.
         expect(field(page, "workers").locator("tr")).to_have_count(1)
         expect(field(page, "gpusHead")).to_be_hidden()
 

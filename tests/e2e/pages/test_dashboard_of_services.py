@@ -68,7 +68,7 @@ def test_workers_with_gpus_have_a_column_for_them(
 
 
 def test_the_command_of_an_idle_api_works(browser: Browser) -> None:
-    """As it stands on the page. Answers over gRPC are counted apart."""
+    """It is run as the page shows it. Responses over gRPC are counted separately."""
     with serving(MODELS, "--grpc-port", "0") as server, looking(browser, server) as page:
         assert run_curl(field(page, "emptyCode").inner_text()).status_code == 200
         expect(field(page, "empty")).to_be_hidden()

@@ -30,7 +30,7 @@ INVERTED = "invert(0.9) hue-rotate(180deg)"
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    """Where a service with every kind of input is."""
+    """The URL of a service with every kind of input."""
     with serving(f"{SERVICES / 'adapters.py'}:Adapters") as server:
         yield server.base
 

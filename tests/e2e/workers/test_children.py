@@ -95,9 +95,9 @@ def test_the_end_of_a_worker_is_noticed_although_a_child_lives(tmp_path: Path, a
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_helpers_end_with_the_server(number: int) -> None:
-    """And before with their worker, in a reload.
+    """In a reload, they end with their worker.
 
-    Also if it is interrupted in a terminal, whose signal reaches its whole group.
+    The server may be interrupted in a terminal, whose signal reaches its whole group.
     """
     with serving(HELPED) as server:
         former = post(server, "pids", 0).json()

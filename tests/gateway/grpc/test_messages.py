@@ -62,7 +62,7 @@ def facts(pool: Any, *names: str, renamed: tuple[str, str] = ("", "")) -> Facts:
     files = [pool.FindFileByName(name) for name in names]
     messages: list[Any] = []
     enums: list[Any] = []
-    for file in files:  # which grows
+    for file in files:  # the list grows
         files += [each for each in file.dependencies if each not in files]
         assert FileDescriptorProto.FromString(file.serialized_pb).syntax == "proto3"
         messages += file.message_types_by_name.values()
@@ -77,7 +77,7 @@ def facts(pool: Any, *names: str, renamed: tuple[str, str] = ("", "")) -> Facts:
                 )
                 for method in service.methods
             }
-    for kind in messages:  # which grows
+    for kind in messages:  # the list grows
         messages += kind.nested_types
         enums += kind.enum_types
         proto = DescriptorProto()
@@ -108,7 +108,7 @@ def ours(prefix: str) -> Facts:
 
 
 def theirs(*modules: str, renamed: tuple[str, str] = ("", "")) -> Facts:
-    """The facts of the files from which modules were generated."""
+    """Return the facts of the protocol files behind generated modules."""
     names = [import_module(module).DESCRIPTOR.name for module in modules]
     return facts(descriptor_pool.Default(), *names, renamed=renamed)
 

@@ -236,7 +236,7 @@ class Reloader:
         """Read the files again.
 
         Raises:
-            WrongUsage: if a setting is wrong, in the words of the start.
+            WrongUsage: if a setting is wrong; the message is the same as at the start.
         """
         options, services = self._read()
         forgotten = self._server.unloaded - services.keys()
@@ -244,7 +244,7 @@ class Reloader:
         return Revision(self._server, options, loaded, read_credentials(options), forgotten=forgotten)
 
     def loading(self, name: str) -> Revision:
-        """Return what starts one service as it is configured now, or replaces its workers.
+        """Return a revision that starts a service with its current configuration, or replaces its workers.
 
         Raises:
             WrongUsage: if it is not configured, or its settings are wrong.
@@ -261,7 +261,7 @@ class Reloader:
         return self._with({**self._running(), name: services[name]})
 
     def unloading(self, name: str) -> Revision:
-        """Return what stops one service.
+        """Return a revision that stops a service.
 
         Raises:
             WrongUsage: if it does not run.
@@ -274,7 +274,7 @@ class Reloader:
         return self._with(running)
 
     def _with(self, services: Mapping[str, ServeOptions]) -> Revision:
-        """Return what makes these the services of the server."""
+        """Return a revision after which the server has these services."""
         return Revision(self._server, self._server.options, services, self._server.credentials)
 
     def _running(self) -> dict[str, ServeOptions]:

@@ -41,7 +41,7 @@ class RunningServer:
     """A server: its services, and the current settings.
 
     Attributes:
-        credentials: the keys and certificates that are in force.
+        credentials: the current keys and certificates.
         folder: a private folder, in which each service has one of its own.
         failed: gets the first unexpected error of what keeps workers running.
         admin_url: the base URL for operators.
@@ -99,7 +99,7 @@ class RunningService:
     Attributes:
         name: empty if it is the only one and has none.
         kept: what it has learned, in a file; None without ``--state``.
-        credentials: the token and the certificates for workers that are in force.
+        credentials: the current token and certificates for workers.
     """
 
     name: str

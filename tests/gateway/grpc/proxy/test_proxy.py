@@ -240,7 +240,7 @@ async def test_a_revoked_key_ends_the_calls_that_pass_through() -> None:
 
 
 async def test_a_stop_ends_the_watches_that_the_proxy_answers() -> None:
-    """Streams of servers go on."""
+    """Streams to the servers continue."""
     async with merging() as (on, _):
         watch, watched = opened(on.proxy.front_end, WATCH.encode())
         watch.message_received(b"")

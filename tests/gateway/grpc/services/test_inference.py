@@ -70,7 +70,7 @@ TOKENS = ApiDescription(name="tokens", route="/tokens", input={"kind": "json"}, 
 async def test_an_api_that_streams_is_decoupled(
     tmp_path: Path, apis: list[ApiDescription], decoupled: dict[str, bool]
 ) -> None:
-    """The service's name means it if there is no other API."""
+    """If it is the only API, the name of the service means it."""
     async with services(tmp_path) as on:
         await on.on.worker(serves=service(*apis))
         configs = [on.ask(f"{INFERENCE}ModelConfig", name=name).config for name in decoupled]
