@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
-from operator import attrgetter
 from typing import Any
 
 from uncork_dispatcher.actions import BatchStatus, GoalOutOfReach
@@ -29,9 +28,6 @@ from uncork_dispatcher.workers.slots import Slots
 # The padding in a batch may cost this share of the fixed part of another batch.
 _SPARE = 0.5
 _CANCELLED = RequestState.CANCELLED
-
-_arrival = attrgetter("arrival")
-_sizes = attrgetter("rows", "padded", "size_bytes")
 
 
 class Api:
@@ -230,7 +226,7 @@ class Api:
         ]
         self.traffic.answered((batch.group, batch.key), clients, now=now)
         if status == "worked":
-            queued_s = batch.started - min(map(_arrival, entries))
+            queued_s = batch.started - min([entry.arrival for entry in entries])
             self.policy.observe(
                 now=now, rows=batch.rows, requests=len(entries), queued_s=queued_s, seconds=seconds
             )
@@ -247,7 +243,8 @@ class Api:
         See :meth:`Dispatcher.batch_done` for the other arguments.
         """
         entries = batch.entries
-        rows, padded, sizes = zip(*map(_sizes, entries), strict=True)
+        rows, padded = [entry.rows for entry in entries], [entry.padded for entry in entries]
+        sizes = [entry.size_bytes for entry in entries]
         self.model.observe(
             batch.worker,
             BatchSize(batch.rows, batch.padded, sum(sizes)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
-from operator import attrgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -12,8 +11,6 @@ import msgspec
 from uncork_dispatcher.actions import BatchStatus, Shed
 from uncork_dispatcher.errors import WrongResultCount
 from uncork_dispatcher.requests.batch import Batch
-
-_arrival = attrgetter("arrival")
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -63,7 +60,9 @@ class Submission(msgspec.Struct, Generic[P, R], eq=False):
 
     def leave(self) -> Waiter[R] | None:
         """Detach and return the waiter; return None if it was notified or has left."""
-        waiter, self.waiter, self.on_expiry = self.waiter, None, None
+        waiter, self.waiter = self.waiter, None
+        if self.on_expiry is not None:
+            self.on_expiry = None
         return waiter
 
 
@@ -128,7 +127,7 @@ def payloads_of(batch: Batch[Submission[P, Any]]) -> list[P]:
 
 def longest_queued_s(batch: Batch[Submission[Any, Any]]) -> float:
     """Return how many seconds the oldest request of a batch was queued."""
-    oldest: float = min(map(_arrival, batch.requests))
+    oldest: float = min([request.arrival for request in batch.requests])
     return batch.released - oldest
 
 

@@ -1,10 +1,11 @@
 """Reads and writes header lines and request targets, as bytes."""
 
 import ipaddress
-import itertools
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+from itertools import chain, count
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -43,12 +44,23 @@ WITHOUT_BODY = (204, 304)
 LONGEST_REQUEST_ID = 128
 _GIVEN_ID = re.compile(rb"[ -~]{1,%d}" % LONGEST_REQUEST_ID)
 _OURS = secrets.token_hex(8).encode()
-_numbers = itertools.count(1)
+_LAST_BYTES = tuple([b"%02x" % byte for byte in range(256)])
 
 
-def new_request_id() -> bytes:
-    """Return an id for a request whose client has sent none."""
-    return b"%b-%08x" % (_OURS, next(_numbers))
+def _ids(number: int) -> list[bytes]:
+    """Return 256 ids: writing each by itself takes five times as long."""
+    start = b"%b-%06x" % (_OURS, number)
+    return [start + byte for byte in _LAST_BYTES]
+
+
+new_request_id: Callable[[], bytes] = chain.from_iterable(map(_ids, count())).__next__
+"""Returns an id for a request whose client has sent none."""
+
+
+@lru_cache(1024)
+def length_line(size_bytes: int) -> bytes:
+    """Return the header line with the length of a body."""
+    return b"content-length: %d\r\n" % size_bytes
 
 
 def request_id_of(headers: Iterable[Header]) -> bytes:

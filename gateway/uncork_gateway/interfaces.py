@@ -97,18 +97,17 @@ class FastPathRequest(Request, Protocol):
 
 
 class Observers(Protocol):
-    """What records the requests of a connection."""
+    """What records the requests of a connection. It may change at any time."""
 
-    @property
-    def access_log(self) -> bool:
-        """True if every request is logged. It may change at any time."""
-
+    access_log: bool
+    """True if every request is logged."""
     traces: Traces | None
 
 
-class Connection(Observers, Protocol):
+class Connection(Protocol):
     """A client's connection, with the parts that its requests use."""
 
+    observers: Observers
     number: int
     """Identifies the connection; never used twice."""
     pool: BodyPool

@@ -17,7 +17,7 @@ from uncork_gateway.headers import (
     route_path,
     with_request_id,
 )
-from uncork_gateway.interfaces import FastPathRequest, QueuedRequest
+from uncork_gateway.interfaces import FastPathRequest, Observers, QueuedRequest
 
 _MOST_LENGTH_DIGITS = 20
 
@@ -87,8 +87,7 @@ class _Exchange(asyncio.Transport):
         client = scope.get("client")
         self.number = next(connection_numbers) if client is None else hash(tuple(client))
         self.pool = listener.pool
-        self.traces = listener.traces
-        self._listener = listener
+        self.observers: Observers = listener
         self._start: tuple[int, list[Header]] | None = None
         """Status and headers; None until the response begins."""
         self._is_whole = False
@@ -102,10 +101,6 @@ class _Exchange(asyncio.Transport):
     @property
     def transport(self) -> asyncio.Transport:
         return self
-
-    @property
-    def access_log(self) -> bool:
-        return self._listener.access_log
 
     async def run(self, request: FastPathRequest, receive: Receive, send: Send) -> None:
         """Pass on the body, then the response; cancel the request if the client or the server ends it."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Generic, TypeVar
 
 from uncork_dispatcher.policies.base import Reason
 from uncork_dispatcher.requests.queue import Entry, RequestQueue
 
 Q = TypeVar("Q")
-
-_request, _deadline = attrgetter("request"), attrgetter("deadline")
 
 
 class Batch(Generic[Q]):
@@ -68,14 +65,14 @@ class Batch(Generic[Q]):
         self.api = queue.api
         self.key = queue.key
         self.group = queue.group
-        self.requests: tuple[Q, ...] = tuple(map(_request, entries))
+        self.requests: tuple[Q, ...] = tuple([entry.request for entry in entries])
         self.entries = entries
         for entry in entries:
             entry.batch = number
         self.rows = rows
         self.padded = padded
         self.count = int(count)
-        self.deadlines = list(map(_deadline, entries))
+        self.deadlines = [entry.deadline for entry in entries]
         self.reason = reason
         self.predicted_s = predicted_s
         self.spread_s = spread_s

@@ -20,6 +20,8 @@ from uncork_gateway.protocols.tensors import Tensor
 from uncork_workers.wire.schema import JSON, NPY
 
 _MOST_DEPTH = 64
+# The end of the body, a list or a space.
+_MAY_OPEN = frozenset((b"", b"[", b" ", b"\t", b"\r", b"\n"))
 _KINDS = {b"{": "an object", b'"': "a string", b"t": "true", b"f": "false", b"n": "null"}
 _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -39,6 +41,7 @@ class NdArrayCodec:
         self._shape = tuple(shape)
         self._has_open_axes = None in self._shape
         self._opening = _opening(len(self._shape) + 1)
+        self._opens_row = b"[" * len(self._shape)
 
     def decode(self, body: bytes, media_type: str = JSON) -> Marshalled:
         """Count rows. The batch key is their lengths along the axes that the API leaves open."""
@@ -46,7 +49,7 @@ class NdArrayCodec:
             tensor, single = decode_npy(body, row_axes=len(self._shape))
             self.limits.check_rows(tensor.shape[0])
             return replace(self.marshal_tensor(tensor), single=single)
-        depth = _depth(self._opening, body)
+        depth = self._depth_of(body)
         if depth == len(self._shape):
             decode_json(ANY_JSON, body, "JSON")
             key = self._key(body) if self._has_open_axes else None
@@ -61,6 +64,15 @@ class NdArrayCodec:
         if not rows:
             raise BadRequest("the body has no rows")
         return self._from_rows(body.strip(SPACE)[1:-1], rows)
+
+    def _depth_of(self, body: bytes) -> int:
+        """Return the number of lists that open before the first value, up to two more than a row has."""
+        opens = self._opens_row
+        axes = len(opens)
+        # Most requests are one row, without spaces.
+        if body[:axes] == opens and body[axes : axes + 1] not in _MAY_OPEN:
+            return axes
+        return _depth(self._opening, body)
 
     def marshal(self, rows: Sequence[bytes | msgspec.Raw]) -> Marshalled:
         return self._from_rows(b",".join(rows), rows)

@@ -51,7 +51,7 @@ class Refusal:
     cors: bytes = b""
 
     def start(self) -> None:
-        if self.connection.access_log:
+        if self.connection.observers.access_log:
             log_request("-", b"-", self.error.status, 0.0, size=0, request_id=self.request_id)
         reply_problem(self.connection, self, self.error)
 
@@ -217,7 +217,7 @@ class AsgiRequest:
         reply_problem(self._connection, self, error)
 
     def _log(self) -> None:
-        if self._connection.access_log:
+        if self._connection.observers.access_log:
             log_request(
                 self._scope["method"],
                 self._scope["raw_path"],

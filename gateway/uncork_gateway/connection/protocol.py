@@ -28,8 +28,8 @@ from uncork_gateway.connection.state import BODY, CLOSED, ENDED, HEAD, IDLE, LIN
 from uncork_gateway.connection.timeouts import Timeouts
 from uncork_gateway.connection.unparsed import ReadingFlow, Unparsed
 from uncork_gateway.errors import BadRequest, GatewayError, Unavailable
-from uncork_gateway.headers import WITHOUT_BODY, header_lines, new_request_id, request_id_of
-from uncork_gateway.interfaces import FastPathRequest, Handler, QueuedRequest, Request
+from uncork_gateway.headers import WITHOUT_BODY, header_lines, length_line, new_request_id, request_id_of
+from uncork_gateway.interfaces import FastPathRequest, Handler, Observers, QueuedRequest, Request
 
 
 # An asyncio.Protocol in all but its base: below an interpreted one, mypyc would make attributes slow.
@@ -56,7 +56,7 @@ class HttpProtocol:
     ) -> None:
         self.number = next(connection_numbers)
         self.pool = listener.pool
-        self.traces = listener.traces
+        self.observers: Observers = listener
         self.state = IDLE
         self.begun = self.answered = self.body_bytes = 0
         self.is_waiting = False
@@ -105,10 +105,6 @@ class HttpProtocol:
         self._incoming = None
         self._unparsed.close()
         del self._parser, self._timeouts
-
-    @property
-    def access_log(self) -> bool:
-        return self._listener.access_log
 
     # Input
 
@@ -232,10 +228,10 @@ class HttpProtocol:
 
     def reply(self, request: QueuedRequest, status: int, head: bytes, body: bytes) -> None:
         if not self.transport.is_closing():
-            length = b"content-length: %d\r\n" % len(body)
+            length = length_line(len(body))
             if status in WITHOUT_BODY:
                 length = body = b""
-            reply = b"%b%b\r\n%b" % (self._reply_head(request, status, head), length, body)
+            reply = b"".join((self._reply_head(request, status, head), length, b"\r\n", body))
             if request.keep_alive and not (self._replies.queued or self._unparsed.data):
                 self._bursts.send(self.transport, reply)
             else:  # Whatever this connection does next must come after the reply.
@@ -270,7 +266,7 @@ class HttpProtocol:
             end = b"connection: close\r\n"
         elif self._says_keep_alive:
             end = b"connection: keep-alive\r\n"
-        return b"%b%b%bx-request-id: %b\r\n%b" % (start, head, request.cors, request.request_id, end)
+        return b"".join((start, head, request.cors, b"x-request-id: ", request.request_id, b"\r\n", end))
 
     def create_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in a task that the server waits for when it shuts down."""

@@ -17,9 +17,9 @@ class AnsweredCall(AnsweredRequest):
     timeout_header = "grpc-timeout"
 
     def __init__(self, stream: CallStream, head: CallHead) -> None:
-        is_traced = stream.connection.traces is not None
+        is_traced = stream.connection.observers.traces is not None
         trace = [header for header in head.metadata if header[0] in TRACE] if is_traced else ()
-        super().__init__(stream.connection, head.path, trace)
+        super().__init__(stream.connection.observers, head.path, trace)
         self.request_id = stream.request_id
         self._stream = stream
         self._head = head

@@ -41,9 +41,10 @@ class CallHead(NamedTuple):
     length: int = -1
 
 
-class CallConnection(Observers, Protocol):
+class CallConnection(Protocol):
     """A client's connection, with the parts that calls use."""
 
+    observers: Observers
     number: int
     """Identifies the connection; never used twice, not even by an HTTP connection."""
     pool: BodyPool

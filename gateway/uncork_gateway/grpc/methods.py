@@ -133,7 +133,7 @@ class PlainCall:
 
     def _finished(self, status: int, code: Code = Code.OK) -> None:
         self._is_finished = True
-        if self._stream.connection.access_log:
+        if self._stream.connection.observers.access_log:
             seconds = time.perf_counter() - self._arrived
             log_request(
                 "POST",

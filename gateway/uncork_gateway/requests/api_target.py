@@ -101,7 +101,7 @@ class ApiTarget:
             raise Unavailable("this API was removed", reason="api_removed")
         if self.coalescing is not None and not asked.payload.parts:
             return self.coalescing.submit(self._begin, asked, credentials)
-        return self._begin(asked)
+        return self._begin(asked) if self.shadows else submit(self.dispatcher, asked)
 
     def _begin(self, asked: ApiSubmission) -> Submitted:
         copies = [shadow.follow(asked) for shadow in self.shadows]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -14,8 +13,6 @@ from uncork_workers.wire import messages
 from uncork_workers.wire.forms import compact_forms, expand_forms
 from uncork_workers.wire.messages import RowResult
 from uncork_workers.wire.schema import REQUEST_ID, ApiSettings
-
-_fields = attrgetter("body", "rows", "cost.of_rows", "form", "raw", "parameters", "meta")
 
 
 def to_frame(
@@ -37,7 +34,8 @@ def to_frame(
         # always runs as one call.
         limit_rows = max(limit_rows, math.ceil(batch.rows))
     payloads = payloads_of(batch)
-    bodies, rows, costs, forms, raw, parameters, metas = map(list, zip(*map(_fields, payloads), strict=True))
+    bodies, rows = [one.body for one in payloads], [one.rows for one in payloads]
+    raw, parameters = [one.raw for one in payloads], [one.parameters for one in payloads]
     frame = messages.Batch(
         batch=batch.number,
         api=batch.api,
@@ -46,11 +44,11 @@ def to_frame(
         rows=rows,
         allowed_batch_sizes=settings.allowed_batch_sizes,
         allowed_lengths=settings.allowed_lengths or (),
-        costs=_row_costs(costs, rows),
+        costs=_row_costs([one.cost.of_rows for one in payloads], rows),
         idempotent=settings.idempotent,
         timeout_s=settings.timeout,
-        forms=compact_forms(forms),
-        metas=list(filter(None, metas)) or None,
+        forms=compact_forms([one.form for one in payloads]),
+        metas=[one.meta for one in payloads if one.meta] or None,
         accept=first.accept,
         raw=raw if any(raw) else None,
         id=batch_id,

@@ -49,7 +49,7 @@ class BufferedRequest(AnsweredRequest, Generic[RouteT]):
     _pieces: Pieces | None = None
 
     def __init__(self, route: RouteT, connection: Connection, head: Head, *, keep_alive: bool) -> None:
-        super().__init__(connection, head.target, head.trace)
+        super().__init__(connection.observers, head.target, head.trace)
         self._route = route
         self._connection = connection
         self._head = head

@@ -21,7 +21,7 @@ from uncork_gateway.connection import route_table
 from uncork_gateway.connection.asgi_request import AsgiRequest
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.errors import GatewayError
-from uncork_gateway.headers import Header
+from uncork_gateway.headers import Header, new_request_id
 
 CLOSE = (b"connection", b"close")
 
@@ -297,6 +297,14 @@ async def test_any_other_request_gets_an_id(path: bytes, headers: Sequence[Heade
     made = ids(connection)
     assert len(set(made)) == 3
     assert all(MADE.fullmatch(each.encode()) for each in made)
+
+
+def test_ids_are_in_the_order_of_the_requests() -> None:
+    """They are made 256 at a time."""
+    made = [new_request_id() for _ in range(600)]
+
+    assert made == sorted(set(made))
+    assert all(map(MADE.fullmatch, made))
 
 
 async def test_each_of_several_requests_has_its_own_id() -> None:

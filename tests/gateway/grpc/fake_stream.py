@@ -11,10 +11,18 @@ from uncork_gateway.front_end import FrontEnd
 from uncork_gateway.grpc.interfaces import Call, CallConnection, CallHead
 from uncork_gateway.grpc.statuses import Code
 from uncork_gateway.headers import Header
-from uncork_gateway.interfaces import BodyPool
+from uncork_gateway.interfaces import BodyPool, Observers
 
 if TYPE_CHECKING:
     from uncork_gateway.telemetry.traces import Traces
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeObservers:
+    """What records the calls of a connection."""
+
+    access_log: bool = False
+    traces: Traces | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,8 +30,7 @@ class FakeConnection:
     """A client's connection, as calls see it."""
 
     number: int = 1
-    access_log: bool = False
-    traces: Traces | None = None
+    observers: Observers = field(default_factory=FakeObservers)
     pool: BodyPool = field(default_factory=lambda: BodyPool(10_000_000))
     unsent_bytes: int = 0
 

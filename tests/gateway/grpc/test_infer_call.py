@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.grpc.call_stage import INFER, PREDICT, calls, numbers, raw, trailer, values
-from tests.gateway.grpc.fake_stream import FakeConnection
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeObservers
 from tests.gateway.services.test_service_streams import streaming_api
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BodyTooLarge
@@ -170,7 +170,7 @@ async def test_flows_come_from_metadata(tmp_path: Path, path: bytes, ask: Callab
 
 
 async def test_a_call_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    connection = FakeConnection(access_log=True)
+    connection = FakeConnection(observers=FakeObservers(access_log=True))
     request = numbers(1)
     async with calls(tmp_path) as stage:
         with caplog.at_level(logging.INFO, logger="uncork.access"):

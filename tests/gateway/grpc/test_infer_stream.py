@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.grpc.call_stage import STREAM_INFER, CallStage, StreamResponse, calls, numbers
-from tests.gateway.grpc.fake_stream import FakeConnection, FakeStream, opened
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeObservers, FakeStream, opened
 from tests.gateway.running import turns
 from tests.gateway.services.test_service_streams import HEAD, streaming_api
 from uncork_gateway.errors import BodyTooLarge
@@ -155,7 +155,7 @@ async def test_a_stream_that_breaks_a_rule_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The message at fault is no request, so it has no line."""
-    connection = FakeConnection(access_log=True)
+    connection = FakeConnection(observers=FakeObservers(access_log=True))
     async with calls(tmp_path) as stage:
         call, stream = stage.open(STREAM_INFER, connection=connection)
         with caplog.at_level(logging.INFO, logger="uncork.access"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.grpc.call_stage import INFER, PREDICT, STREAM_INFER, calls, numbers
-from tests.gateway.grpc.fake_stream import FakeConnection
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeObservers
 from tests.gateway.running import turns
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.errors import BadRequest
@@ -38,7 +38,9 @@ async def test_a_long_path_is_quoted_and_logged_in_part(
     async with calls(tmp_path) as stage:
         with caplog.at_level(logging.INFO, logger="uncork.access"):
             path = b"/" + b"a" * 4000
-            _, unknown = stage.ask(path=path, connection=FakeConnection(access_log=True))
+            _, unknown = stage.ask(
+                path=path, connection=FakeConnection(observers=FakeObservers(access_log=True))
+            )
 
         assert unknown.text == f"unknown method '/{'a' * 99}'"
         [line] = [record.getMessage() for record in caplog.records if record.name == "uncork.access"]
@@ -128,7 +130,7 @@ async def test_which_methods_take_one_message_and_how_large(tmp_path: Path) -> N
 
 
 async def test_every_call_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    connection = FakeConnection(access_log=True)
+    connection = FakeConnection(observers=FakeObservers(access_log=True))
     async with calls(tmp_path) as stage:
         with caplog.at_level(logging.INFO, logger="uncork.access"):
             stage.ask(b"", path=LIVE, connection=connection)

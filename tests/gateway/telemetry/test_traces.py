@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.gateway.fake_worker import json_api, service
 from tests.gateway.gateway_stage import GatewayStage, gateway
 from tests.gateway.grpc.call_stage import STREAM_INFER, calls, numbers
-from tests.gateway.grpc.fake_stream import FakeConnection
+from tests.gateway.grpc.fake_stream import FakeConnection, FakeObservers
 from tests.gateway.proxy_stage import V1, merging, rows_body
 from tests.gateway.running import turns
 from uncork_gateway.codecs import Marshalled
@@ -248,7 +248,7 @@ async def test_a_server_behind_a_proxy_is_told_of_the_batch() -> None:
 async def test_calls_over_grpc_have_spans_with_their_method_and_code(tmp_path: Path) -> None:
     """Each message of a stream has its own, in the trace of the call."""
     seen = Seen()
-    connection = FakeConnection(traces=seen.traces)
+    connection = FakeConnection(observers=FakeObservers(traces=seen.traces))
 
     async with calls(tmp_path, traces=seen.traces) as stage:
         _, stream = stage.ask(numbers(1), connection=connection)

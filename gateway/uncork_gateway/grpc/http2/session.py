@@ -31,6 +31,7 @@ from uncork_gateway.grpc.http2.outbox import Outbox
 from uncork_gateway.grpc.http2.stream import WINDOW_BYTES, Stream
 from uncork_gateway.grpc.http2.windows import ReceiveWindows, Starved
 from uncork_gateway.grpc.interfaces import CallHead, OpenCall
+from uncork_gateway.interfaces import Observers
 
 _MAX_IGNORED = 4096
 _BYTES_PER_CONTROL = 1024
@@ -71,7 +72,7 @@ class Session:
         wait: Callable[[], None],
     ) -> None:
         self.number = number
-        self.traces = context.traces
+        self.observers: Observers = context
         self.pool = context.pool
         self.turn = context.turn
         self.outbox = outbox
@@ -100,10 +101,6 @@ class Session:
         """Streams that the server has reset, of which the client may not know yet."""
         self._stream_window = DEFAULT_WINDOW_BYTES
         self._has_begun = self._has_acknowledged = False
-
-    @property
-    def access_log(self) -> bool:
-        return self._context.access_log
 
     @property
     def unsent_bytes(self) -> int:
