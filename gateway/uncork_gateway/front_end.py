@@ -168,10 +168,6 @@ class FrontEnd:
             return next(iter(reasons.values()), NONE_SERVED)
         return "; ".join(f"{name}: {reason}" for name, reason in reasons.items()) or NONE_SERVED
 
-    def render_metrics(self, accept: str = "") -> tuple[bytes, str]:
-        """Return the metrics; see :meth:`Exposition.render`."""
-        return self.exposition.render(accept)
-
     def _collectors(self) -> list[tuple[str, list[Collect]]]:
         """Return the collectors of each service by its name, without what they no longer serve."""
         for service in self.services:

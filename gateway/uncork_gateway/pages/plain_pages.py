@@ -125,7 +125,7 @@ class Pages:
         return PlainTextResponse("ready\n", headers=NO_STORE)
 
     async def _metrics(self, request: Request) -> Response:
-        text, media_type = self._front.render_metrics(request.headers.get("accept", ""))
+        text, media_type = await self._front.exposition.render(request.headers.get("accept", ""))
         return Response(text, media_type=media_type, headers=NO_STORE)
 
     async def _status(self, request: Request) -> Response:

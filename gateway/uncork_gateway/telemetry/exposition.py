@@ -1,5 +1,6 @@
 """Writes all metrics of a process in Prometheus's text format."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
@@ -21,11 +22,22 @@ log = logging.getLogger("uncork.gateway")
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _OPEN_METRICS = "application/openmetrics-text"
-_as_open_metrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest
+_END_OF_OPEN_METRICS = b"# EOF\n"
+_as_open_metrics: Callable[[Collector], bytes] = openmetrics.generate_latest
 
 
 Collect = Callable[[], Iterable[Metric]]
 """Returns metrics at this moment."""
+
+
+class _Collected(Collector):
+    """One metric, as what writes all metrics of a registry takes it."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        return [self._metric]
 
 
 class Exposition(Collector):
@@ -47,14 +59,22 @@ class Exposition(Collector):
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
 
-    def render(self, accept: str = "") -> tuple[bytes, str]:
+    async def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics in the format that a header ``Accept`` asks for, and its media type.
 
-        That is OpenMetrics, which alone has exemplars, or else Prometheus's text format.
+        That is OpenMetrics, which alone has exemplars, or else Prometheus's text format. All values are of
+        one moment. Writing a line takes about 10 µs, so the event loop runs after each metric.
         """
-        if _OPEN_METRICS in accept:
-            return _as_open_metrics(self.registry), openmetrics.CONTENT_TYPE_LATEST
-        return generate_latest(self.registry), CONTENT_TYPE
+        as_open_metrics = _OPEN_METRICS in accept
+        written = []
+        for metric in self.registry.collect():
+            one = _Collected(metric)
+            written.append(_as_open_metrics(one) if as_open_metrics else generate_latest(one))
+            await asyncio.sleep(0)
+        if not as_open_metrics:
+            return b"".join(written), CONTENT_TYPE
+        parts = [part.removesuffix(_END_OF_OPEN_METRICS) for part in written]
+        return b"".join([*parts, _END_OF_OPEN_METRICS]), openmetrics.CONTENT_TYPE_LATEST
 
     def collect(self) -> Iterable[Metric]:
         yield InfoMetricFamily("uncork_build", "Version of the gateway.", {"version": VERSION})

@@ -9,6 +9,7 @@ import weakref
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 
 from tests.examples import at_most
 from tests.gateway.backends.model_servers.fake_server import Call, fake_server
@@ -114,7 +115,7 @@ async def test_an_error_of_the_server_counts_as_one(target: bytes, status: int, 
     async with merging(lambda call: Answer(b"{}", status, (JSON,))) as (on, _):
         await on.replies([on.ask(body, target), on.ask(body, target)])
 
-        lines = on.proxy.front_end.render_metrics()[0].decode().splitlines()
+        lines = generate_latest(on.proxy.front_end.exposition.registry).decode().splitlines()
         counted = [float(line.split()[-1]) for line in lines if line.startswith("uncork_errors_total{")]
         assert sum(counted) == errors
 

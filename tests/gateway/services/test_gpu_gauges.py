@@ -1,5 +1,7 @@
 """The whole gateway: metrics and status have the GPUs of workers."""
 
+from prometheus_client import generate_latest
+
 from tests.gateway.gateway_stage import GatewayStage
 from tests.loops import until
 from uncork_workers.wire.messages import Gpu, Gpus
@@ -8,7 +10,7 @@ FULL = Gpu(memory_used_bytes=30, memory_total_bytes=100, worker_memory_bytes=24,
 
 
 def exposed(on: GatewayStage) -> set[str]:
-    text = on.gateway.front_end.render_metrics()[0].decode()
+    text = generate_latest(on.gateway.front_end.exposition.registry).decode()
     return {line for line in text.splitlines() if line.startswith("uncork_gpu_")}
 
 

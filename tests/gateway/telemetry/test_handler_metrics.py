@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.gateway.exposed import Measured, exposition_of, registry_of
 from uncork_gateway.telemetry.handler_metrics import HandlerMetrics
@@ -85,7 +85,7 @@ def test_a_name_is_of_one_kind_in_all_services(caplog: pytest.LogCaptureFixture)
     second.add("echo", reply(observed={"faces": [1.0]}))
     exposition = exposition_of(Measured(first.collect, name="first"), Measured(second.collect, name="second"))
     for _ in range(2):
-        text = exposition.render()[0].decode()
+        text = generate_latest(exposition.registry).decode()
 
     assert 'app_faces_total{api="echo",service="first"} 1.0' in text
     assert "app_faces_count" not in text

@@ -4,6 +4,7 @@ import asyncio
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.dispatcher.batches import batch_of, submitted
@@ -58,7 +61,8 @@ Reading = dict[Series, float]
 
 def read(*collectors: Collect) -> Reading:
     """Return the metrics of a service as Prometheus parses them."""
-    families = text_string_to_metric_families(exposition_of(Measured(*collectors)).render()[0].decode())
+    text = generate_latest(exposition_of(Measured(*collectors)).registry).decode()
+    families = text_string_to_metric_families(text)
     return {
         Series(sample.name, frozenset(sample.labels.items())): sample.value
         for family in families
@@ -68,6 +72,37 @@ def read(*collectors: Collect) -> Reading:
 
 def value(reading: Reading, name: str, **labels: str) -> float | None:
     return reading.get(Series(name, frozenset(labels.items())))
+
+
+@pytest.mark.parametrize(
+    ("accept", "write", "last"),
+    [
+        ("text/plain", generate_latest, b""),
+        ("application/openmetrics-text", openmetrics.generate_latest, b"# EOF\n"),
+    ],
+)
+async def test_requests_are_served_while_metrics_are_written(
+    accept: str, write: Callable[[Any], bytes], last: bytes
+) -> None:
+    """The text is the library's, with the counts of the moment at which it was asked for."""
+    metrics = Metrics()
+    metrics.api("echo").answered(200, 0.1)
+    exposition = exposition_of(Measured(metrics.collect))
+
+    def of_apis(text: bytes) -> list[bytes]:
+        return [line for line in text.splitlines() if b"uncork_" in line]
+
+    expected = of_apis(write(exposition.registry))
+
+    writing = asyncio.ensure_future(exposition.render(accept))
+    await turns()
+    assert not writing.done()
+    metrics.api("echo").answered(200, 0.1)
+    text, _ = await writing
+
+    assert of_apis(text) == expected
+    assert text.endswith(last)
+    assert text.count(b"# EOF") == bool(last)
 
 
 async def traffic() -> Reading:

@@ -17,7 +17,7 @@ UNKNOWN = "(unknown)"
 """The API that requests for all other models share; their batch keys separate the models."""
 
 _LONGEST_NAME = 256
-# Each model adds about 120 lines to /metrics, and writing them blocks the event loop.
+# Each model adds about 120 lines to /metrics, and collecting them blocks the event loop.
 _MOST = 100
 _IDLE_S = 3600.0
 

@@ -18,6 +18,7 @@ from uncork_gateway.pages.status.figures import Figures
 from uncork_gateway.pages.status.names import OWN_SLOTS, PROXY, SERVICE
 from uncork_gateway.pages.status.slots import describe_scaling, describe_slots, overall
 from uncork_gateway.settings import ServerSettings
+from uncork_gateway.telemetry.exposition import Exposition
 from uncork_gateway.telemetry.finished_batches import FinishedBatches
 from uncork_gateway.telemetry.recent import WINDOW_S, Recent
 from uncork_gateway.telemetry.recorder import Recorder
@@ -236,11 +237,11 @@ class Front(Protocol):
     settings: ServerSettings
     status_builder: StatusBuilder
     draining: bool
+    exposition: Exposition
     settings_change: document.SettingsChange | None
 
     def server(self) -> str | None: ...
     def unready(self, service: str | None = None, *, in_full: bool = True) -> str: ...
-    def render_metrics(self, accept: str = "") -> tuple[bytes, str]: ...
 
 
 class StatusBuilder:
