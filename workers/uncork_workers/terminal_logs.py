@@ -2,7 +2,7 @@
 
 import logging
 
-from rich.console import Console, ConsoleRenderable, Group
+from rich.console import ConsoleRenderable, Group
 from rich.control import Control
 from rich.logging import RichHandler
 from rich.segment import ControlType
@@ -10,20 +10,7 @@ from rich.text import Text
 from rich.traceback import Traceback
 
 
-def is_watched(console: Console) -> bool:
-    """Return whether the console is a terminal that understands control codes."""
-    return console.is_terminal and not console.is_dumb_terminal
-
-
-def terminal_handler(console: Console | None) -> logging.Handler | None:
-    """Return a handler that writes to a terminal, by default stderr's; None if it is no terminal."""
-    console = console or Console(stderr=True)
-    if not is_watched(console):
-        return None
-    return _TerminalHandler(console=console, show_path=False, log_time_format="%X")
-
-
-class _TerminalHandler(RichHandler):
+class TerminalHandler(RichHandler):
     """Gives tracebacks the full width; clears the line first, as another process may show progress there."""
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -9,8 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from uncork_workers.process.logs import log_to_stderr
-from uncork_workers.terminal_logs import is_watched
+from uncork_workers.process.logs import is_watched, log_to_stderr
 
 
 def console(environment: dict[str, str], *, terminal: bool = True) -> Console:

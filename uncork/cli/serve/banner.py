@@ -12,8 +12,7 @@ from uncork.server.listeners import Listeners
 from uncork.server.options import ServeOptions
 from uncork_dispatcher.wording import plural
 from uncork_gateway.pages.curl import curl, has_short_example
-from uncork_workers.process.logs import LogFormat
-from uncork_workers.terminal_logs import is_watched
+from uncork_workers.process.logs import LogFormat, is_watched
 from uncork_workers.wire.schema import CSV, JSON, NPY, ApiDescription, ServiceDescription
 
 log = logging.getLogger("uncork.gateway")

@@ -1,19 +1,24 @@
 """The progress of starting workers: a line on the terminal, or messages in the log."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.status import Status
 from rich.text import Text
 
 from uncork.server.running.service import RunningServer
 from uncork_dispatcher.wording import plural
 from uncork_gateway.backends.worker_failures import WorkerStartup
-from uncork_workers.terminal_logs import is_watched
+from uncork_workers.process.logs import is_watched
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 log = logging.getLogger("uncork.gateway")
 

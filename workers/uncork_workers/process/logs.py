@@ -48,12 +48,24 @@ def log_to_stderr(
 
 def _terminal_handler(console: Console | None) -> logging.Handler | None:
     """Return a handler that writes in colour; None if nobody watches."""
-    if console is None and not (sys.stderr.isatty() or _FORCES_COLOUR & os.environ.keys()):
-        return None
-    # Importing rich would take a third of the start of a worker.
-    from uncork_workers.terminal_logs import terminal_handler
+    if console is None:
+        if not (sys.stderr.isatty() or _FORCES_COLOUR & os.environ.keys()):
+            return None
+        # Importing rich would take a third of the start of a worker.
+        from rich.console import Console
 
-    return terminal_handler(console)
+        console = Console(stderr=True)
+    if not is_watched(console):
+        return None
+    # Its base imports what highlights the code in tracebacks.
+    from uncork_workers.terminal_logs import TerminalHandler
+
+    return TerminalHandler(console=console, show_path=False, log_time_format="%X")
+
+
+def is_watched(console: Console) -> bool:
+    """Return whether the console is a terminal that understands control codes."""
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 class JsonFormatter(logging.Formatter):
