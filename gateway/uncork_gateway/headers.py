@@ -3,7 +3,8 @@
 import ipaddress
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, count
 from typing import Any
@@ -41,10 +42,34 @@ NO_STORE = {"cache-control": "no-store"}
 
 WITHOUT_BODY = (204, 304)
 """The statuses whose responses have no body, and no Content-Length of ours (RFC 9110, 8.6)."""
+# A call to a server behind the proxy has these for its own body.
+_OF_BODY = (b"content-type", JSON_LENGTH)
 LONGEST_REQUEST_ID = 128
 _GIVEN_ID = re.compile(rb"[ -~]{1,%d}" % LONGEST_REQUEST_ID)
 _OURS = secrets.token_hex(8).encode()
 _LAST_BYTES = tuple([b"%02x" % byte for byte in range(256)])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeaderRules:
+    """Which headers, or metadata, of requests go into a merged call; names are in lower case.
+
+    Attributes:
+        keyed: headers that may identify the caller. Requests share a call only if these are equal; the call
+            has them too.
+        passed: headers that the call takes from its first request.
+
+    The call has no other headers, because they concern single requests.
+    """
+
+    keyed: frozenset[bytes] = CREDENTIALS
+    passed: frozenset[bytes] = frozenset(TRACE)
+
+    def sort(self, headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:
+        """Return the headers that requests of a call must share, and the headers that the call sends."""
+        keyed = tuple(header for header in headers if header[0] in self.keyed)
+        sent = (self.keyed | self.passed).difference(_OF_BODY)
+        return keyed, tuple(header for header in headers if header[0] in sent)
 
 
 def _ids(number: int) -> list[bytes]:

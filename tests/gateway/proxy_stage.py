@@ -23,7 +23,8 @@ from tests.loops import HANG_S
 from uncork_gateway import Gateway
 from uncork_gateway.connection.protocol import HttpProtocol
 from uncork_gateway.protocols.wire import Content
-from uncork_gateway.proxy import Proxy, ProxySettings
+from uncork_gateway.proxy import Proxy
+from uncork_gateway.settings import ProxySettings
 
 Header = tuple[bytes, bytes]
 Script = Callable[[Call], Answer]

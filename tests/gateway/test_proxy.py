@@ -27,7 +27,8 @@ from tests.gateway.proxy_stage import (
 )
 from tests.gateway.running import turns
 from uncork_gateway.backends.model_servers import known_models
-from uncork_gateway.proxy import Proxy, ProxySettings
+from uncork_gateway.proxy import Proxy
+from uncork_gateway.settings import ProxySettings
 from uncork_gateway.telemetry.exposition import CONTENT_TYPE
 
 ROWS, TENSORS = b'{"instances": [1]}', b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[1]}]}'

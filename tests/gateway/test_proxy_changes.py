@@ -24,7 +24,7 @@ from tests.gateway.proxy_stage import (
 )
 from tests.gateway.running import turns
 from tests.loops import until
-from uncork_gateway.proxy import ProxySettings
+from uncork_gateway.settings import ProxySettings
 
 SETTINGS = ProxySettings(policy="fixed:0")
 

@@ -15,7 +15,8 @@ from tests.simulation.network import SimulatedLoop
 from tests.simulation.requests import OF_MODELS, Ask
 from tests.simulation.schedule import Schedule
 from tests.simulation.workers import BAD_ROW, status_of
-from uncork_gateway.proxy import Proxy, ProxySettings
+from uncork_gateway.proxy import Proxy
+from uncork_gateway.settings import ProxySettings
 from uncork_workers.wire.schema import ApiDescription
 
 _FORMS: dict[str, dict[str, Any]] = {"json": {}, "ndarray": {"dtype": "int64", "shape": [4]}}

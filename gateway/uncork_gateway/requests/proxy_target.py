@@ -13,37 +13,12 @@ from uncork_gateway.backends.model_servers.known_models import KnownModels
 from uncork_gateway.backends.model_servers.merged_calls import CallResult, Part, Sent
 from uncork_gateway.backends.model_servers.server import ServerResponse
 from uncork_gateway.errors import BadGateway
-from uncork_gateway.headers import CREDENTIALS, JSON_LENGTH, TRACE, Header
+from uncork_gateway.headers import Header, HeaderRules
 from uncork_gateway.protocols.raw_json import Malformed, most_repeated_bytes
 from uncork_gateway.protocols.wire import Content, Mergeable, UncertainReply, WrongReply
 from uncork_gateway.requests.answered_request import AnsweredRequest
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.parts import Callbacks, Parts
-
-# A call has these for its own body.
-_OF_BODY = (b"content-type", JSON_LENGTH)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HeaderRules:
-    """Which headers, or metadata, of requests go into a merged call; names are in lower case.
-
-    Attributes:
-        keyed: headers that may identify the caller. Requests share a call only if these are equal; the call
-            has them too.
-        passed: headers that the call takes from its first request.
-
-    The call has no other headers, because they concern single requests.
-    """
-
-    keyed: frozenset[bytes] = CREDENTIALS
-    passed: frozenset[bytes] = frozenset(TRACE)
-
-    def sort(self, headers: Sequence[Header]) -> tuple[tuple[Header, ...], tuple[Header, ...]]:
-        """Return the headers that requests of a call must share, and the headers that the call sends."""
-        keyed = tuple(header for header in headers if header[0] in self.keyed)
-        sent = (self.keyed | self.passed).difference(_OF_BODY)
-        return keyed, tuple(header for header in headers if header[0] in sent)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -28,7 +28,7 @@ from tests.gateway.proxy_stage import (
     sizes,
 )
 from tests.gateway.running import turns
-from uncork_gateway.requests.proxy_target import HeaderRules
+from uncork_gateway.headers import HeaderRules
 
 # Merging
 

@@ -24,7 +24,8 @@ from uncork.server.serving import log_to_terminal, serve_until_signal
 from uncork.server.tracing import tracing
 from uncork_dispatcher.wording import plural
 from uncork_gateway.front_end import FrontEnd
-from uncork_gateway.proxy import Proxy, ProxySettings
+from uncork_gateway.proxy import Proxy
+from uncork_gateway.settings import ProxySettings
 from uncork_workers.process.logs import LogFormat
 
 

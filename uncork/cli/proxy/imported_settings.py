@@ -8,8 +8,6 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-import yaml
-
 from uncork.config.errors import WrongUsage
 
 _PARTS = ("predictor", "transformer", "explainer")
@@ -57,6 +55,9 @@ def read_inference_service(path: Path) -> Imported:
         OSError: if the file cannot be read.
         WrongUsage: if it is no such file, has no batcher, or a value is wrong.
     """
+    # Imported here: `uncork serve` reads the options of the proxy too.
+    import yaml
+
     documents = _parsed(path, lambda text: list(yaml.safe_load_all(text)), language="YAML")
     services = [one for one in documents if isinstance(one, dict) and one.get("kind") == "InferenceService"]
     if not services:

@@ -19,9 +19,8 @@ from uncork.config.option_fields import argument, flags, option
 from uncork.server.listeners import require_grpc
 from uncork.server.server_options import ServerOptions, read_header_name, readable
 from uncork_dispatcher import POLICY_USAGE
-from uncork_gateway.backends.model_servers.server import are_grpc, read_addresses
-from uncork_gateway.proxy import ProtocolName, ProxySettings
-from uncork_gateway.requests.proxy_target import HeaderRules
+from uncork_gateway.headers import HeaderRules
+from uncork_gateway.settings import ProtocolName, ProxySettings
 
 _DEFAULTS = ProxySettings()
 _WITH_TLS = ("https://", "grpcs://")
@@ -130,6 +129,9 @@ class ProxyOptions(ServerOptions):
         Raises:
             WrongUsage: if not, packages for gRPC are missing, or the CA certificates cannot be used.
         """
+        # Loads the HTTP client, which `uncork serve` does without.
+        from uncork_gateway.backends.model_servers.server import are_grpc, read_addresses
+
         try:
             speak_grpc = are_grpc(read_addresses(self.servers))
         except ValueError as error:

@@ -16,7 +16,8 @@ from uncork.server.running.reloading import changed_settings, not_reloaded, refu
 from uncork.server.servers import Servers
 from uncork.server.serving import log_to_terminal
 from uncork_gateway.pages.status.document import SettingsChange
-from uncork_gateway.proxy import Proxy, ProxySettings
+from uncork_gateway.proxy import Proxy
+from uncork_gateway.settings import ProxySettings
 
 log = logging.getLogger("uncork.gateway")
 

@@ -15,7 +15,8 @@ from tests.gateway.running import turns
 from uncork_gateway.grpc.http2.limits import GrpcLimits
 from uncork_gateway.grpc.listener import GrpcListener
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.proxy import Proxy, ProxySettings
+from uncork_gateway.proxy import Proxy
+from uncork_gateway.settings import ProxySettings
 
 # Settings that release requests together when the queue is long enough, or after a second.
 TOGETHER: dict[str, Any] = {"policy": "fixed:1000", "max_hold_s": 1.0}

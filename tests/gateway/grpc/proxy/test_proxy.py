@@ -31,7 +31,8 @@ from tests.loops import HANG_S, until
 from uncork_gateway.auth import ApiKeys
 from uncork_gateway.grpc.messages import message
 from uncork_gateway.grpc.statuses import Code
-from uncork_gateway.proxy import Proxy, ProxySettings
+from uncork_gateway.proxy import Proxy
+from uncork_gateway.settings import ProxySettings
 
 KEY = "a-key-of-enough-characters"
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
