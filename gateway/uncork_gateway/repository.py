@@ -20,13 +20,9 @@ class NotLoaded(GatewayError):
     Triton's clients look for "failed to load" in the message.
     """
 
-    status = 400
-
-
-class TooManyChanges(NotLoaded):
-    """Too many clients wait to load or unload services."""
-
-    status = 503
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class NotAllowed(GatewayError):

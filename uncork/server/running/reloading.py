@@ -19,7 +19,7 @@ from uncork.server.running.revision import Revision
 from uncork.server.running.service import RunningServer
 from uncork.server.running.settings import check_options
 from uncork.server.services import ONLY, services_of
-from uncork_gateway.repository import NotLoaded, TooManyChanges
+from uncork_gateway.repository import NotLoaded
 from uncork_workers.supervision.file_watching import FileWatcher
 from uncork_workers.supervision.supervisor import ReplacementFailed
 
@@ -127,7 +127,9 @@ class Reloader:
         last_verb, _, task = next((one for one in reversed(self._waiting) if one[1] == name), _NOTHING)
         if task is None or last_verb != verb:
             if len(self._waiting) == _MOST_WAITING:
-                raise TooManyChanges(f"{failed}: {_MOST_WAITING} changes by clients wait; try again later")
+                raise NotLoaded(
+                    f"{failed}: {_MOST_WAITING} changes by clients wait; try again later", status=503
+                )
             task = self._begin(self._in_turn(f"{verb} {shown}", failed=failed, **change))
             self._waiting.append((verb, name, task))
         self._askers[task] += 1

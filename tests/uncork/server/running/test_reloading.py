@@ -21,7 +21,7 @@ from uncork.server.running import reloading
 from uncork.server.running.reloading import Reloader
 from uncork.server.running.service import RunningServer, RunningService
 from uncork_gateway import Gateway
-from uncork_gateway.repository import NotLoaded, TooManyChanges
+from uncork_gateway.repository import NotLoaded
 from uncork_workers.supervision.supervisor import ReplacementFailed
 
 AT_ONCE = Change("max_queue_rows", "5", "6", Effect.AT_ONCE)
@@ -336,8 +336,9 @@ async def test_a_client_cannot_make_the_operator_wait_for_its_changes() -> None:
     """One client's changes in advance would otherwise delay, for example, the end of a key."""
     on = Server(AT_ONCE)
     first, *waiting = await as_many_changes_as_may_wait(on)
-    with pytest.raises(TooManyChanges, match=r"^failed to load 'one more': 16 changes by clients wait"):
+    with pytest.raises(NotLoaded, match=r"^failed to load 'one more': 16 changes by clients wait") as refused:
         await on.reloader.load("one more")
+    assert refused.value.status == 503
     operator = asyncio.create_task(on.reloader.reload_requested())
     await asyncio.sleep(0)
     on.gate.set()
