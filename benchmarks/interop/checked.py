@@ -20,11 +20,10 @@ _TIMEOUT_S = 60.0
 _HEADERS = {"Content-Type": "application/json"}
 
 Send = Callable[[bytes], Awaitable[tuple[int, bytes]]]
-"""Sends a request; returns the HTTP status of the answer, or what stands for it, and the answer."""
+"""Sends a request; returns the HTTP status of the answer, or what stands for it, and the answer.
 
-
-class LostError(Exception):
-    """A request without an answer."""
+Raises ConnectionError if there is no answer.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +79,7 @@ async def check(target: str, *, dialect: Dialect, work: Work, clients: int) -> C
         for question in questions(work, dialect=dialect, client=client):
             try:
                 status, answer = await senders[client](question.body)
-            except LostError as error:
+            except ConnectionError as error:
                 found.lost.append(f"request {question.request_id} has no answer: {error}")
                 continue
             if wrong := fault(question, dialect=dialect, status=status, answer=answer):
@@ -100,7 +99,7 @@ async def _over_http(url: str, dialect: Dialect) -> AsyncIterator[Send]:
             try:
                 reply = await http.post(url, content=body, headers=_HEADERS)
             except httpx.HTTPError as error:
-                raise LostError(repr(error)) from error
+                raise ConnectionError(repr(error)) from error
             return reply.status_code, reply.content
 
         yield send
@@ -118,7 +117,7 @@ async def _over_grpc(address: str, dialect: Dialect) -> AsyncIterator[Send]:
                 return 200, await method(body, timeout=_TIMEOUT_S)
             except aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
-                    raise LostError(error.details() or "UNAVAILABLE") from error
+                    raise ConnectionError(error.details() or "UNAVAILABLE") from error
                 return 500, f"{error.code().name}: {error.details()}".encode()
 
         yield send
