@@ -18,14 +18,17 @@ Waiting = tuple[peer_model.Row, asyncio.Future[float]]
 
 
 class StaticBatcher:
-    """Collects rows and runs them on the model, at most 64 at a time."""
+    """A minimal ASGI app that collects rows and runs them on the model, at most 64 at a time.
+
+    POST reads a row and writes its answer; GET is answered with 200 and `null`.
+    """
 
     def __init__(self, model: peer_model.Model, *, wait_s: float) -> None:
         self._model = model
         self._wait_s = wait_s
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
 
-    async def ask(self, row: peer_model.Row) -> float:
+    async def _ask(self, row: peer_model.Row) -> float:
         """Answer one row as part of a batch."""
         answer: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((row, answer))
@@ -56,13 +59,6 @@ class StaticBatcher:
                     break
         return batch
 
-
-class App:
-    """A minimal ASGI app that reads a row and writes its answer; GET is answered with 200 and `null`."""
-
-    def __init__(self, batcher: StaticBatcher) -> None:
-        self._batcher = batcher
-
     async def __call__(
         self,
         scope: MutableMapping[str, Any],
@@ -77,7 +73,7 @@ class App:
             while message["more_body"]:
                 message = await receive()
                 body += message["body"]
-            answer = await self._batcher.ask(json.loads(body))
+            answer = await self._ask(json.loads(body))
         content = json.dumps(answer).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -89,7 +85,7 @@ async def main() -> None:
     options = peer_model.options()
     batcher = StaticBatcher(peer_model.load(options.model), wait_s=options.wait_ms / 1000)
     config = uvicorn.Config(
-        App(batcher),
+        batcher,
         host=peer_model.HOST,
         port=options.port,
         http="httptools",
