@@ -72,7 +72,7 @@ def median_known(found: Iterable[float | None]) -> float | None:
 
 def interval_text(ratio: Interval | None) -> str:
     """Format a median with its 95 % interval; None is a dash."""
-    return "-" if ratio is None else f"{ratio.median:.3f} ({ratio.low:.3f} .. {ratio.high:.3f})"
+    return "-" if ratio is None else str(ratio)
 
 
 def table_line(cells: Iterable[str]) -> str:

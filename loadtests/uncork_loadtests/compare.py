@@ -35,6 +35,11 @@ class Interval:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.median:.3f}"
+        return f"{self.median:.3f} ({self.low:.3f} .. {self.high:.3f})"
+
 
 METRICS = (
     "mean_ms",

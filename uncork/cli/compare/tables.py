@@ -56,11 +56,7 @@ def heading(comparison: Comparison) -> str:
 
 def interval_text(interval: Interval | None) -> str:
     """Format a median with its interval, if it has one."""
-    if interval is None:
-        return NOTHING
-    if interval.low == interval.high:
-        return f"{interval.median:.3f}"
-    return f"{interval.median:.3f} ({interval.low:.3f} .. {interval.high:.3f})"
+    return NOTHING if interval is None else str(interval)
 
 
 def as_json(comparison: Comparison) -> bytes:
