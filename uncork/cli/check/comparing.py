@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
-from uncork.cli.check.differences import Result, difference
+from uncork.cli.check.differences import difference
 from uncork.cli.check.figures import Comparison
 from uncork.cli.check.growing import Batches, Died, Failed, OutOfMemory, Refused, Unknown
+from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.definition.adapters.base import UNREADABLE
 from uncork_workers.wire.forms import expand_forms
 
-Results = Callable[[Sequence[bytes]], Awaitable[list[Result]]]
+Results = Callable[[Sequence[bytes]], Awaitable[list[HandlerResult]]]
 
 _MOST_ROWS = 4
 # Factors for the numbers in a row, in quarters. They differ, because a handler may normalize each row.
@@ -61,7 +62,7 @@ async def compare(
 
 async def _rows(
     batches: Batches, results: Results, copies: Sequence[bytes], most: int
-) -> tuple[list[bytes], list[Result], str]:
+) -> tuple[list[bytes], list[HandlerResult], str]:
     """Return the example and some of its changed copies, their results, and why there are no more."""
     own = batches.example.sample.body
     rows, alone, why = [own], await results([own]), "the example has nothing to change"
@@ -81,12 +82,12 @@ async def _rows(
 
 
 async def _compared(
-    batches: Batches, results: Results, rows: Sequence[bytes], alone: Sequence[Result], most: int
+    batches: Batches, results: Results, rows: Sequence[bytes], alone: Sequence[HandlerResult], most: int
 ) -> Comparison:
     places = [at % len(rows) for at in range(most)]
     while not batches.fit([rows[at] for at in places]):
         places.pop()
-    found: list[tuple[Comparison, list[bytes], list[Result]]] = []
+    found: list[tuple[Comparison, list[bytes], list[HandlerResult]]] = []
     for order in (places, places[::-1]):
         batch = [rows[at] for at in order]
         try:
@@ -102,25 +103,29 @@ async def _compared(
     return replace(unlike, key="not-deterministic", excess=0.0) if unlike.key else fault
 
 
-async def _results(batches: Batches, ends: float, bodies: Sequence[bytes]) -> list[Result]:
+async def _results(batches: Batches, ends: float, bodies: Sequence[bytes]) -> list[HandlerResult]:
     """Run a batch of rows; raise Unknown if the time is over."""
     if time.perf_counter() > ends:
         raise Unknown("the time is over; raise --seconds")
     executed, _ = await batches.of(bodies)
     types = executed.reply.content_types or [""] * len(bodies)
-    return list(map(Result, executed.bodies, types, expand_forms(executed.reply.forms, len(bodies))))
+    forms = expand_forms(executed.reply.forms, len(bodies))
+    return [
+        HandlerResult(200, body, form, content_type)
+        for body, form, content_type in zip(executed.bodies, forms, types, strict=True)
+    ]
 
 
 def _verb(error: Refused | Failed | OutOfMemory) -> str:
     return f"returns {error}" if isinstance(error, Refused) else str(error)
 
 
-def _unlike(first: Sequence[Result], second: Sequence[Result]) -> Comparison:
+def _unlike(first: Sequence[HandlerResult], second: Sequence[HandlerResult]) -> Comparison:
     """Return the greatest difference between the results of two runs of the same batch."""
     return max(map(difference, first, second), key=attrgetter("excess"))
 
 
-def _fault(alone: Sequence[Result], together: Sequence[Result]) -> Comparison:
+def _fault(alone: Sequence[HandlerResult], together: Sequence[HandlerResult]) -> Comparison:
     """Compare the results of a batch with those of its rows alone."""
     unlike = [[difference(own, other) for other in together] for own in alone]
     places = range(len(alone))

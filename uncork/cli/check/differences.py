@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from uncork.cli.check.figures import Comparison
-from uncork_workers.wire.forms import RowsForm
+from uncork_gateway.dialects.base import HandlerResult
 from uncork_workers.wire.messages import json_path
 from uncork_workers.wire.schema import JSON
 
@@ -36,15 +36,7 @@ _HALVES = Tolerance(1e-2, 1e-3)
 _PIXELS = Tolerance(0, 1)
 
 
-class Result(NamedTuple):
-    """The result of a row: JSON of a form, or a body with a content type."""
-
-    body: bytes
-    content_type: str = ""
-    form: RowsForm = None
-
-
-def difference(first: Result, second: Result) -> Comparison:
+def difference(first: HandlerResult, second: HandlerResult) -> Comparison:
     """Return the greatest difference beyond the tolerance; its figures say where. NaN equals NaN."""
     if first.content_type != second.content_type:
         types = first.content_type or JSON, second.content_type or JSON
@@ -61,14 +53,14 @@ def difference(first: Result, second: Result) -> Comparison:
     return max(found, key=lambda one: one.excess, default=Comparison())
 
 
-def _tolerance(result: Result) -> Tolerance:
+def _tolerance(result: HandlerResult) -> Tolerance:
     if result.content_type.startswith("image/"):
         return _PIXELS
     form = msgspec.json.encode(result.form)
     return _HALVES if b'"FP16"' in form or b'"BF16"' in form else FLOATS
 
 
-def _value(result: Result) -> Any:
+def _value(result: HandlerResult) -> Any:
     """Decode a result; return its bytes if that is not possible."""
     body, media_type = result.body, result.content_type
     try:
