@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from benchmarks.fuzz.call_seeds import CallSeed
 from benchmarks.fuzz.mutations import changed_bytes
+from benchmarks.fuzz.seeds import CallSeed
 from benchmarks.harness.grpc_wire import GrpcWire, Header, call_fields, prefixed
 from uncork_gateway.grpc.http2 import frames
 

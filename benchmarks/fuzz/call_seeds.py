@@ -1,50 +1,23 @@
 """Valid calls over gRPC, of every method, to services with every kind of input that it has."""
 
 from collections.abc import Callable, Mapping
-from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import Message
 
-from benchmarks.fuzz.seeds import PIXELS, WINE
+from benchmarks.fuzz.seeds import PIXELS, WINE, CallSeed, Example
 from uncork_gateway.grpc.messages import make, message
 
 _INFERENCE = b"/inference.GRPCInferenceService/"
 _TENSORFLOW = b"/tensorflow.serving."
 _HEALTH = b"/grpc.health.v1.Health/"
 _REFLECTION = "grpc.reflection.{}.ServerReflection"
-_BATCHED_SHARE = 0.7
 _FLOAT, _DOUBLE = 1, 2
 """TensorFlow's numbers of datatypes."""
 
 
-class CallSeed(NamedTuple):
-    """A call.
-
-    Attributes:
-        messages: one, unless the client may send more.
-        ends: whether the server ends the call after the client's last message.
-    """
-
-    path: bytes
-    messages: tuple[Message, ...]
-    ends: bool = True
-
-
-class CallExample(NamedTuple):
-    """A service, and calls to it; the answer to the first is compared."""
-
-    target: str
-    seeds: tuple[CallSeed, ...]
-
-    def draw(self, random: Random) -> CallSeed:
-        """Return a random call, usually one that is batched."""
-        batched = [seed for seed in self.seeds if b"Infer" in seed.path or b"/Predict" in seed.path]
-        return random.choice(batched if random.random() < _BATCHED_SHARE else self.seeds)
-
-
-def digits() -> CallExample:
+def digits() -> Example[CallSeed]:
     """Arrays: raw, typed, and of TensorFlow."""
     rows = np.array([PIXELS, PIXELS[::-1]])
     raw = _infer("digits", id="1", raw_input_contents=[rows.astype("<f4").tobytes()])
@@ -60,7 +33,7 @@ def digits() -> CallExample:
     _set_shape(content.inputs["x"], 2, 64)
     values = _predict("digits", x={"dtype": _DOUBLE, "double_val": [3.0, 4.0]})
     _set_shape(values.inputs["x"], 1, 64)
-    return CallExample(
+    return Example(
         "examples/digits/service.py:Digits",
         (
             *_infers(raw, typed, halves, small),
@@ -71,7 +44,7 @@ def digits() -> CallExample:
     )
 
 
-def wine() -> CallExample:
+def wine() -> Example[CallSeed]:
     """Tables: a tensor for each column."""
     columns = _infer("wine", parameters={"x": {"string_param": "y"}})
     table = _predict("wine")
@@ -80,7 +53,7 @@ def wine() -> CallExample:
         table.inputs[name].dtype = _DOUBLE
         table.inputs[name].double_val.append(value)
         _set_shape(table.inputs[name], 1)
-    return CallExample(
+    return Example(
         "examples/wine/service.py:Wine",
         (
             *_infers(columns),
@@ -90,7 +63,7 @@ def wine() -> CallExample:
     )
 
 
-def streams() -> CallExample:
+def streams() -> Example[CallSeed]:
     """Any JSON; answers come in pieces."""
     numbers = _infer(
         "streams", id="1", parameters={"triton_enable_empty_final_response": {"bool_param": True}}
@@ -98,13 +71,17 @@ def streams() -> CallExample:
     numbers.inputs.add(name="x", datatype="INT64", shape=[1, 3]).contents.int64_contents.extend((7, 8, 9))
     text = _infer("streams.count", raw_input_contents=[b"\x07\0\0\0[1, 2]"])
     text.inputs.add(name="x", datatype="BYTES", shape=[1])
-    return CallExample(
+    return Example(
         "tests/e2e/services/streams.py:Streams",
         (*reversed(_infers(numbers, text)), *_others("streams")),
     )
 
 
-CALL_EXAMPLES: Mapping[str, Callable[[], CallExample]] = {"digits": digits, "wine": wine, "streams": streams}
+CALL_EXAMPLES: Mapping[str, Callable[[], Example[CallSeed]]] = {
+    "digits": digits,
+    "wine": wine,
+    "streams": streams,
+}
 
 
 def _infer(model: str, **fields: Any) -> Any:

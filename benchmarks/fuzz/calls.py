@@ -7,10 +7,9 @@ from random import Random
 
 from benchmarks.chaos.streams import connected
 from benchmarks.fuzz.call_mutations import MutatedCall, mutated_call
-from benchmarks.fuzz.call_seeds import CallExample, CallSeed
 from benchmarks.fuzz.fuzzer import HANDLER_FAILED, Fuzzer
+from benchmarks.fuzz.seeds import CallSeed
 from benchmarks.harness.grpc_wire import Answer, GrpcWire, WireFault, call_fields, listening, prefixed
-from benchmarks.harness.rounds import Tell
 from tests.gateway.grpc.http2.mutations import changed_frames, other_frames
 from uncork_gateway.grpc.http2 import frames
 from uncork_gateway.grpc.http2.frames import ErrorCode
@@ -18,7 +17,6 @@ from uncork_gateway.grpc.statuses import Code
 
 LOT = 25
 """Calls on one connection."""
-_BOUND_S = 10.0
 _BROKEN_LOTS = 0.15
 _OTHER_FRAMES = 0.1
 # Then the client half-closes: a changed length may make the server wait for more.
@@ -36,16 +34,10 @@ _RULES_OF_GRPC = re.compile(
 _LEAKS = re.compile(rb"internal error; error id|Traceback \(most|File \"")
 
 
-class CallFuzzer(Fuzzer):
+class CallFuzzer(Fuzzer[CallSeed]):
     """Sends mutated calls, a lot on each connection."""
 
-    what, lot, connections = "call", LOT, 4
-
-    def __init__(
-        self, name: str, port: int, example: CallExample, *, seed: int, tell: Tell, bound_s: float = _BOUND_S
-    ) -> None:
-        super().__init__(name, port, seed=seed, tell=tell, bound_s=bound_s)
-        self._example = example
+    what, lot, connections, bound_s = "call", LOT, 4, 10.0
 
     async def _send(self, numbers: Sequence[int]) -> None:
         """Send a lot of calls, and check that the server answers a valid one afterwards."""
@@ -70,7 +62,7 @@ class CallFuzzer(Fuzzer):
             right, whole = _whole(self._example.seeds[0], wire)
             wire.write(b"".join([*_interleaved([call.written for call in calls], random), whole]))
             expected = [wire.answers[call.number] for call in calls if call.ends] + [wire.answers[right]]
-            await _all_ended(expected, within_s=self._bound_s)
+            await _all_ended(expected, within_s=self.bound_s)
             faults = [self._judged(call, wire.answers[call.number]) for call in calls]
             faults.append(self._compared("the valid call between them", wire.answers[right]))
             if wire.goaway is not None or wire.closed.is_set():
@@ -92,10 +84,10 @@ class CallFuzzer(Fuzzer):
             await _all_ended([wire.answers[call.number] for call in calls if call.ends], within_s=_PATIENCE_S)
             wire.half_close()
             try:
-                async with asyncio.timeout(self._bound_s):
+                async with asyncio.timeout(self.bound_s):
                     await wire.closed.wait()
             except TimeoutError:
-                return [f"the connection is open {self._bound_s:g} s after its end"]
+                return [f"the connection is open {self.bound_s:g} s after its end"]
             for call in calls:
                 answer = wire.answers[call.number]
                 self._count(answer)
@@ -131,7 +123,7 @@ class CallFuzzer(Fuzzer):
             async with connected(self._port) as streams, listening(GrpcWire(streams)) as wire:
                 number, whole = _whole(self._example.seeds[0], wire)
                 wire.write(whole)
-                await _all_ended([wire.answers[number]], within_s=self._bound_s)
+                await _all_ended([wire.answers[number]], within_s=self.bound_s)
                 return _content(wire.answers[number])
         except OSError as error:
             return None, repr(error)

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, Generic
 
 from benchmarks.chaos.gateway import bug_lines
+from benchmarks.fuzz.seeds import Example, S
 from benchmarks.harness.rounds import Tell
 from uncork_loadtests.servers import BenchError, Server
 
@@ -25,25 +26,23 @@ class Found:
     faults: list[str] = field(default_factory=list)
 
 
-class Fuzzer(ABC):
-    """Sends mutated requests to a server over several connections; :attr:`found` is the result.
-
-    Args:
-        bound_s: time limit for the answers of a lot, or the end of its connection.
-    """
+class Fuzzer(ABC, Generic[S]):
+    """Sends mutated requests to a server over several connections; :attr:`found` is the result."""
 
     what: ClassVar[str]
     """What a request is called."""
     lot: ClassVar[int]
     """Requests that belong together."""
     connections: ClassVar[int]
+    bound_s: float
+    """Time limit for the answers of a lot, or the end of its connection."""
 
-    def __init__(self, name: str, port: int, *, seed: int, tell: Tell, bound_s: float) -> None:
+    def __init__(self, name: str, port: int, example: Example[S], *, seed: int, tell: Tell) -> None:
         self._name = name
         self._port = port
+        self._example: Example[S] = example
         self._seed = seed
         self._tell = tell
-        self._bound_s = bound_s
         self._expected: object = None
         self.found = Found()
 

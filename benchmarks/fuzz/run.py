@@ -22,7 +22,7 @@ from benchmarks.fuzz.call_seeds import CALL_EXAMPLES
 from benchmarks.fuzz.calls import LOT, CallFuzzer
 from benchmarks.fuzz.fuzzer import HANDLER_FAILED, Found, Fuzzer, faults_of
 from benchmarks.fuzz.mutations import mutated
-from benchmarks.fuzz.seeds import EXAMPLES, Example, Seed
+from benchmarks.fuzz.seeds import EXAMPLES, Seed
 from benchmarks.harness.cli import choose, exit_with, reporting_failures
 from benchmarks.harness.commands import uncork_serve
 from benchmarks.harness.paths import ROOT
@@ -33,7 +33,6 @@ from uncork_loadtests.servers import reserved_port, serve
 
 # Then the client half-closes: some requests announce more than they send.
 _PATIENCE_S = 0.3
-_BOUND_S = 5.0
 _NEIGHBOUR_EVERY = 20
 _MAX_SHOWN = 20
 _CLOSED = 0
@@ -80,7 +79,7 @@ def _shares(numbers: range, names: Sequence[str], *, lot: int) -> Mapping[str, S
 
 def _fuzz(name: str, numbers: Sequence[int], *, over_grpc: bool, seed: int, tell: Tell) -> Found:
     """Serve an example and send it the requests, or calls, with these numbers."""
-    fuzzer: Fuzzer
+    fuzzer: CallFuzzer | RequestFuzzer
     with ExitStack() as stack:
         options, target = dict(_OPTIONS), (CALL_EXAMPLES if over_grpc else EXAMPLES)[name]().target
         if over_grpc:
@@ -95,16 +94,10 @@ def _fuzz(name: str, numbers: Sequence[int], *, over_grpc: bool, seed: int, tell
     return fuzzer.found
 
 
-class RequestFuzzer(Fuzzer):
+class RequestFuzzer(Fuzzer[Seed]):
     """Sends mutated requests over HTTP, each on a connection of its own."""
 
-    what, lot, connections = "request", 1, 24
-
-    def __init__(
-        self, name: str, port: int, example: Example, *, seed: int, tell: Tell, bound_s: float = _BOUND_S
-    ) -> None:
-        super().__init__(name, port, seed=seed, tell=tell, bound_s=bound_s)
-        self._example = example
+    what, lot, connections, bound_s = "request", 1, 24, 5.0
 
     async def _send(self, numbers: Sequence[int]) -> None:
         (number,) = numbers
@@ -114,7 +107,7 @@ class RequestFuzzer(Fuzzer):
         try:
             reply = await self._answer(request, patience_s=_PATIENCE_S)
         except TimeoutError:
-            fault = f"neither answered nor closed within {self._bound_s:g} s"
+            fault = f"neither answered nor closed within {self.bound_s:g} s"
         except (ReplyError, asyncio.LimitOverrunError) as error:
             fault = f"the answer is not valid HTTP: {error}"
         else:
@@ -146,7 +139,7 @@ class RequestFuzzer(Fuzzer):
         """
         has_body = not request.lstrip().startswith(b"HEAD ")
         async with (
-            asyncio.timeout((patience_s or 0.0) + self._bound_s),
+            asyncio.timeout((patience_s or 0.0) + self.bound_s),
             connected(self._port) as (reader, writer),
         ):
             writer.write(request)

@@ -1,12 +1,17 @@
 """Valid requests to the examples, for every kind of input and protocol."""
 
+from __future__ import annotations
+
 import io
 import json
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 _JSON = (b"Content-Type", b"application/json")
 PIXELS = [float(value % 17) for value in range(64)]
@@ -32,20 +37,44 @@ class Seed(NamedTuple):
         """Whether the body is one JSON document."""
         return _JSON in self.headers and self.body[:1] in (b"{", b"[")
 
+    @property
+    def is_batched(self) -> bool:
+        return self.method == b"POST"
 
-class Example(NamedTuple):
-    """A service, and requests to it; the answer to the first is compared."""
+
+class CallSeed(NamedTuple):
+    """A call over gRPC.
+
+    Attributes:
+        messages: one, unless the client may send more.
+        ends: whether the server ends the call after the client's last message.
+    """
+
+    path: bytes
+    messages: tuple[Message, ...]
+    ends: bool = True
+
+    @property
+    def is_batched(self) -> bool:
+        return b"Infer" in self.path or b"/Predict" in self.path
+
+
+S = TypeVar("S", Seed, CallSeed)
+
+
+class Example(NamedTuple, Generic[S]):
+    """A service, and requests or calls to it; the answer to the first is compared."""
 
     target: str
-    seeds: tuple[Seed, ...]
+    seeds: tuple[S, ...]
 
-    def draw(self, random: Random) -> Seed:
-        """Return a random request, usually one that is batched."""
-        batched = [seed for seed in self.seeds if seed.method == b"POST"]
+    def draw(self, random: Random) -> S:
+        """Return a random one, usually one that is batched."""
+        batched = [seed for seed in self.seeds if seed.is_batched]
         return random.choice(batched if random.random() < _BATCHED_SHARE else self.seeds)
 
 
-def digits() -> Example:
+def digits() -> Example[Seed]:
     """Arrays: JSON, .npy, and as tensors in all protocols."""
     row, rows = PIXELS, [PIXELS, PIXELS[::-1]]
     tensor = {"name": "x", "shape": [2, 64], "datatype": "FP32"}
@@ -75,7 +104,7 @@ def digits() -> Example:
     )
 
 
-def wine() -> Example:
+def wine() -> Example[Seed]:
     """Tables: CSV, JSON in all its forms, and as tensors by column."""
     names, values = list(WINE), list(WINE.values())
     csv = f"{','.join(names)}\n{','.join(map(str, values))}\n".encode()
@@ -101,7 +130,7 @@ def wine() -> Example:
     )
 
 
-def thumbnails() -> Example:
+def thumbnails() -> Example[Seed]:
     """Images: as the whole body, and as part of a form."""
     image = _png()
     part = (
@@ -120,7 +149,7 @@ def thumbnails() -> Example:
     )
 
 
-def sentiment() -> Example:
+def sentiment() -> Example[Seed]:
     """Whole requests: any body, with headers and query."""
     text = (b"Content-Type", b"text/plain; charset=latin-1")
     return Example(
@@ -140,7 +169,7 @@ def sentiment() -> Example:
     )
 
 
-EXAMPLES: Mapping[str, Callable[[], Example]] = {
+EXAMPLES: Mapping[str, Callable[[], Example[Seed]]] = {
     "digits": digits,
     "wine": wine,
     "thumbnails": thumbnails,

@@ -64,7 +64,8 @@ def fuzzed(other: bytes, *, good: Iterable[bytes] = repeat(FINE)) -> Found:
         )
         async with listening:
             port = listening.sockets[0].getsockname()[1]
-            fuzzer = RequestFuzzer("fake", port, ECHO, seed=1, tell=lambda doing: None, bound_s=0.5)
+            fuzzer = RequestFuzzer("fake", port, ECHO, seed=1, tell=lambda doing: None)
+            fuzzer.bound_s = 0.5
             try:
                 await fuzzer.run(range(80))
             finally:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from benchmarks.fuzz.call_mutations import mutated_call
-from benchmarks.fuzz.call_seeds import CALL_EXAMPLES, CallExample, CallSeed
+from benchmarks.fuzz.call_seeds import CALL_EXAMPLES
 from benchmarks.fuzz.calls import LOT, CallFuzzer
 from benchmarks.fuzz.fuzzer import Found
+from benchmarks.fuzz.seeds import CallSeed, Example
 from benchmarks.harness.grpc_wire import GrpcWire
 from benchmarks.tests.chaos.grpc_server import Answer, ScriptedCall, scripted
 from tests.gateway.grpc.http2.peer import read_frames
@@ -24,7 +25,7 @@ from uncork_gateway.grpc.statuses import CallFailed, Code
 MESSAGE = make("inference.ModelReadyRequest", name="good")
 SEED = CallSeed(b"/inference.GRPCInferenceService/ModelInfer", (MESSAGE,))
 GOOD = MESSAGE.SerializeToString()
-EXAMPLE = CallExample("scripted", (SEED,))
+EXAMPLE = Example("scripted", (SEED,))
 BAD = BadRequest("no")
 FAILED = HandlerFailed("internal error; error id 1")
 
@@ -70,7 +71,8 @@ def refuse(call: ScriptedCall, body: bytes) -> None:
 def fuzzed(answer: Answer) -> Found:
     async def run() -> Found:
         async with scripted(answer) as port:
-            fuzzer = CallFuzzer("scripted", port, EXAMPLE, seed=1, tell=lambda doing: None, bound_s=0.5)
+            fuzzer = CallFuzzer("scripted", port, EXAMPLE, seed=1, tell=lambda doing: None)
+            fuzzer.bound_s = 0.5
             await fuzzer.run(range(6 * LOT))
             return fuzzer.found
 
