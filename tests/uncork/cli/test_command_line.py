@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -52,3 +54,11 @@ def test_the_version_names_how_the_core_runs() -> None:
 
     core = "compiled core" if CORE_IS_COMPILED else "pure Python"
     assert (result.exit_code, result.stdout) == (0, f"uncork {version('uncork')} ({core})\n")
+
+
+def test_a_server_does_not_load_what_only_others_need() -> None:
+    """The HTTP client of the proxy and the highlighter of terminals would take a quarter of its start."""
+    unneeded = ("httpx", "yaml", "pygments", "uncork_gateway.proxy", "uncork_loadtests")
+    code = f"import sys, uncork.cli.app, uncork.cli.serve.command; print({{*{unneeded}}} & {{*sys.modules}})"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"
