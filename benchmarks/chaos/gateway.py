@@ -1,16 +1,21 @@
 """The gateway under test, seen from its host: workers, open files, memory."""
 
+from __future__ import annotations
+
 import asyncio
 import re
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
 from benchmarks.chaos.streams import fetch
 from benchmarks.chaos.waiting import comes_true
 from uncork_loadtests.servers import BenchError, Server
+
+if TYPE_CHECKING:
+    from benchmarks.chaos.hosts import Hosts
 
 _EVERY_S = 0.25
 _READY = re.compile(rb'^uncork_workers\{service="chaos",state="(?:idle|busy)"\} ([0-9.]+)$', re.MULTILINE)
@@ -45,10 +50,17 @@ class Gateway:
         workers: of the service under test.
         grpc_port: 0 if it has none.
         config: its configuration file, if it has one.
+        hosts: where its workers run; None: on this machine.
     """
 
     def __init__(
-        self, server: Server, *, workers: int, grpc_port: int = 0, config: Path | None = None
+        self,
+        server: Server,
+        *,
+        workers: int,
+        grpc_port: int = 0,
+        config: Path | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self.server = server
         self.port = server.port
@@ -56,6 +68,7 @@ class Gateway:
         self.pid = server.pid
         self.size = workers
         self.config = config
+        self.hosts = hosts
         self._process = psutil.Process(server.pid)
         self._seen_s = 0.0
         self._ready = 0
@@ -63,6 +76,8 @@ class Gateway:
 
     def workers(self) -> list[int]:
         """Return the process ids of live workers."""
+        if self.hosts is not None:
+            return self.hosts.pids()
         try:
             return sorted(child.pid for child in self._process.children() if _lives(child))
         except _GONE:

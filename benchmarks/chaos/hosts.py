@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.chaos.gateway import Gateway
 from tests.namespaces import Network
-from uncork_loadtests.servers import BenchError, Server
+from uncork_loadtests.servers import BenchError
 
 GATEWAY = "gateway"
 _PORT = 7000
@@ -25,7 +24,7 @@ class Hosts:
         self, network: Network, names: Sequence[str], *, target: str, workers: int, token: Path
     ) -> None:
         self.names = list(names)
-        self.size = workers
+        self._size = workers
         self.network = network
         self._token = token
         self._command = [sys.executable, "-m", "uncork", "worker", target, "--token-file", str(token)]
@@ -42,7 +41,7 @@ class Hosts:
 
     def start(self) -> None:
         """Start the workers that are not running."""
-        for number in range(self.size):
+        for number in range(self._size):
             process = self._processes.get(number)
             if process is None or process.poll() is not None:
                 self._processes[number] = self._start(self.names[number % len(self.names)])
@@ -71,17 +70,6 @@ class Hosts:
         for process in self._processes.values():
             process.kill()
             process.wait(_END_S)
-
-
-class RemoteGateway(Gateway):
-    """A gateway whose workers run on hosts."""
-
-    def __init__(self, server: Server, hosts: Hosts, *, grpc_port: int) -> None:
-        super().__init__(server, workers=hosts.size, grpc_port=grpc_port)
-        self.hosts = hosts
-
-    def workers(self) -> list[int]:
-        return self.hosts.pids()
 
 
 @contextmanager

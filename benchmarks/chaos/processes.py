@@ -10,7 +10,6 @@ from collections.abc import Collection
 from random import Random
 
 from benchmarks.chaos.faults import HOST, KILL, KILLER, OVERLOAD, PARTITION, RELOAD, STOP, Fault
-from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import Window
 from benchmarks.chaos.stage import Stage
 
@@ -51,8 +50,8 @@ async def stop(stage: Stage, random: Random) -> None:
 
 async def host(stage: Stage, random: Random) -> None:
     """SIGKILL of all workers of a host, within milliseconds; they are started again."""
-    assert isinstance(stage.gateway, RemoteGateway)
     hosts = stage.gateway.hosts
+    assert hosts is not None
     victims = hosts.pids(random.choice(hosts.names))
     window = stage.ledger.strike(HOST, time.monotonic())
     for victim in victims:
@@ -63,8 +62,8 @@ async def host(stage: Stage, random: Random) -> None:
 
 async def partition(stage: Stage, random: Random) -> None:
     """Cut a host off, for a time in which the gateway notices that or not; its workers must come back."""
-    assert isinstance(stage.gateway, RemoteGateway)
     hosts = stage.gateway.hosts
+    assert hosts is not None
     name = random.choice(hosts.names)
     window = stage.ledger.strike(PARTITION, time.monotonic())
     hosts.network.part(name)

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmarks.chaos.faults import FAULTS, SETTLE_S, Fault, plan_strikes, possible_faults
 from benchmarks.chaos.gateway import Gateway
-from benchmarks.chaos.hosts import RemoteGateway, hosts_on_this_machine
+from benchmarks.chaos.hosts import hosts_on_this_machine
 from benchmarks.chaos.other_service import configuration
 from benchmarks.chaos.report import Settings, findings, legend, page, sheet
 from benchmarks.chaos.stage import MAX_BODY_BYTES
@@ -121,7 +121,7 @@ def _gateway(settings: Settings) -> Iterator[Gateway]:
             "uncork", command=_command(settings, [str(_SERVICE), *hosts.gateway_arguments], grpc_port=port)
         ) as server,
     ):
-        yield RemoteGateway(server, hosts, grpc_port=port)
+        yield Gateway(server, workers=settings.workers, grpc_port=port, hosts=hosts)
 
 
 def row_ms(settings: Settings) -> float:

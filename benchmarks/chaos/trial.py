@@ -16,7 +16,6 @@ from benchmarks.chaos import client_faults, other_service, processes
 from benchmarks.chaos.faults import DRAIN, Strike
 from benchmarks.chaos.gateway import Gateway, Possessions, bug_lines
 from benchmarks.chaos.grpc import call_faults
-from benchmarks.chaos.hosts import RemoteGateway
 from benchmarks.chaos.ledger import NO_FAULT, Ledger
 from benchmarks.chaos.load import Load
 from benchmarks.chaos.stage import TIMEOUT_S, Injector, Stage
@@ -101,7 +100,7 @@ class Trial:
         """Run `work` while the gateway is alive."""
         watching, working = asyncio.create_task(self._gateway.watch()), asyncio.create_task(work)
         tasks = {watching, working}
-        if isinstance(self._gateway, RemoteGateway):
+        if self._gateway.hosts is not None:
             tasks.add(asyncio.create_task(self._gateway.hosts.keep_alive()))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -220,7 +219,7 @@ class Trial:
         if code != 0:
             self.ledger.complain(DRAIN.name, f"the gateway ended with {code} {took_s:.1f} s after SIGTERM")
         left = [pid for pid in workers if psutil.pid_exists(pid)]
-        if left and not isinstance(self._gateway, RemoteGateway):
+        if left and self._gateway.hosts is None:
             self.ledger.complain(DRAIN.name, f"workers {left} survived the gateway")
         self.notes.append(f"Exit code {code}, {took_s:.1f} s after SIGTERM; workers left: {len(left)}.")
 
