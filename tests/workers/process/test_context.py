@@ -12,7 +12,7 @@ from tests.workers.run_batch import Outlet, batch_of, run_batch
 from uncork_workers.definition.adapters import Json
 from uncork_workers.definition.service import Service, api
 from uncork_workers.process.batches.execution import Executor
-from uncork_workers.process.context import BatchOfRecord, Context, context
+from uncork_workers.process.context import Context, add_batch, context
 from uncork_workers.wire.messages import Batch
 
 log = logging.getLogger("a service")
@@ -69,7 +69,7 @@ def test_a_handler_knows_how_much_time_is_left() -> None:
 
 
 def test_log_lines_name_the_span_of_their_batch(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.handler.addFilter(BatchOfRecord())
+    caplog.handler.addFilter(add_batch)
     run_batch(Curious(), "plain", b"1", trace=("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", ""))
 
     [record] = caplog.records
@@ -84,7 +84,7 @@ def test_where_nobody_waits_there_is_time() -> None:
 
 
 def test_log_lines_say_which_batch_they_are_from(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.handler.addFilter(BatchOfRecord())
+    caplog.handler.addFilter(add_batch)
     log.warning("outside")
     run_batch(Curious(), "plain", b"1", id="x-7")
 
@@ -264,7 +264,7 @@ class Logging(Service):
 
 def test_log_lines_say_which_request_they_are_from(caplog: pytest.LogCaptureFixture) -> None:
     """Inside a block for a row of it."""
-    caplog.handler.addFilter(BatchOfRecord())
+    caplog.handler.addFilter(add_batch)
     run_batch(Logging(), "predict", b"1,2", b"3", rows=[2, 1], headers=HEADERS[:2])
 
     requests = [getattr(record, "request", None) for record in caplog.records]

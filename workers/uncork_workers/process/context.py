@@ -238,21 +238,19 @@ def set_rows(
     )
 
 
-class BatchOfRecord(logging.Filter):
-    """Adds ``batch`` and ``api`` of the current batch to log records, and ``batch_text`` for text formats.
+def add_batch(record: logging.LogRecord) -> bool:
+    """Add ``batch`` and ``api`` of the current batch to a log record, and ``batch_text`` for text formats.
 
-    In a block of :meth:`Context.row`, it adds ``request`` too; with traces, the ids of the batch's span.
+    In a block of :meth:`Context.row`, add ``request`` too; with traces, the ids of the batch's span. As a
+    filter of a log handler, it accepts every record.
     """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Accept every record."""
-        batch = running.get(None)
-        record.batch_text = ""
-        if batch is not None:
-            record.batch, record.api = batch.batch_id, batch.api
-            record.batch_text = f" [batch {batch.batch_id}]"
-            if batch.traceparent:
-                record.trace_id, record.span_id = batch.traceparent.split("-")[1:3]
-            if request := _request.get():
-                record.request = request
-        return True
+    batch = running.get(None)
+    record.batch_text = ""
+    if batch is not None:
+        record.batch, record.api = batch.batch_id, batch.api
+        record.batch_text = f" [batch {batch.batch_id}]"
+        if batch.traceparent:
+            record.trace_id, record.span_id = batch.traceparent.split("-")[1:3]
+        if request := _request.get():
+            record.request = request
+    return True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from uncork_workers.process.context import BatchOfRecord
+from uncork_workers.process.context import add_batch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def log_to_stderr(
         handler.setFormatter(logging.Formatter(f"{who}%(batch_text)s: %(message)s"))
     else:
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(batch_text)s: %(message)s"))
-    handler.addFilter(BatchOfRecord())
+    handler.addFilter(add_batch)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=again)
 
 

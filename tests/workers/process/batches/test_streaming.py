@@ -11,7 +11,7 @@ from tests.workers.run_batch import Outlet, run_batch
 from uncork_workers.definition.adapters import Json, NdArray
 from uncork_workers.definition.outputs.responses import Rejected
 from uncork_workers.definition.service import Service, api
-from uncork_workers.process.context import BatchOfRecord, context
+from uncork_workers.process.context import add_batch, context
 from uncork_workers.wire.messages import AnswerHead, Reply
 
 log = logging.getLogger("a service")
@@ -140,7 +140,7 @@ def test_the_handler_gets_all_rows_at_once() -> None:
 
 @BOTH
 def test_a_generator_knows_its_batch(to: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.handler.addFilter(BatchOfRecord())
+    caplog.handler.addFilter(add_batch)
     outlet = Outlet()
 
     run(to, b'["context"]', outlet, Telling())
