@@ -20,7 +20,6 @@ from uncork_dispatcher import POLICY_USAGE
 from uncork_dispatcher.wording import plural
 from uncork_gateway.protocols.limits import Limits
 from uncork_workers.supervision.gpus import read_gpus
-from uncork_workers.supervision.recycling import RecyclingLimits
 from uncork_workers.wire.overrides import Override
 
 _WORKERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -312,11 +311,8 @@ class ServeOptions(WorkerPortOptions):
         return [*log, *warmup, *memory, *trust, "--overrides", overrides]
 
     @property
-    def recycling(self) -> RecyclingLimits:
-        memory = self.max_worker_memory
-        return RecyclingLimits(
-            batches=self.max_batches_per_worker, memory_bytes=None if memory is None else read_size(memory)
-        )
+    def max_worker_bytes(self) -> int | None:
+        return None if self.max_worker_memory is None else read_size(self.max_worker_memory)
 
     @property
     def gpu_names(self) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from tests.workers.supervision.crowd import SERVICE, Crowd, Worker, crowd, replace_all
 from uncork_workers.memory import resident_bytes
 from uncork_workers.supervision import recycling
-from uncork_workers.supervision.recycling import Recycler, RecyclingLimits
+from uncork_workers.supervision.recycling import Recycler
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def run_batches(on: Crowd, worker: Worker, count: int) -> None:
 async def test_a_worker_is_replaced_after_its_batches(tmp_path: Path) -> None:
     async with crowd(tmp_path, workers=2) as on:
         old = await ready(on, 2)
-        recycler = Recycler(on.supervisor, RecyclingLimits(batches=5))
+        recycler = Recycler(on.supervisor, most_batches=5)
         run_batches(on, old[0], 4)
         run_batches(on, old[1], 5)
         await recycler.check()
@@ -50,7 +50,7 @@ async def test_workers_are_replaced_one_after_the_other(tmp_path: Path) -> None:
         old = await ready(on, 2)
         for worker in old.values():
             run_batches(on, worker, 1)
-        await Recycler(on.supervisor, RecyclingLimits(batches=1)).check()
+        await Recycler(on.supervisor, most_batches=1).check()
 
         assert [len(pids) for pids in on.took_over] == [1, 1]
         assert {worker.index for worker in on.supervisor.current_workers()} == {0, 1}
@@ -64,11 +64,11 @@ async def test_a_worker_above_its_memory_is_replaced_once(
 
     async with crowd(tmp_path, workers=1) as on:
         old = (await ready(on, 1))[0]
-        recycler = Recycler(on.supervisor, RecyclingLimits(memory_bytes=1))
+        recycler = Recycler(on.supervisor, most_bytes=1)
         await recycler.check()
         assert on.took_over == []  # it has not run a batch yet
         run_batches(on, old, 1000)
-        await Recycler(on.supervisor, RecyclingLimits(memory_bytes=2**40)).check()
+        await Recycler(on.supervisor, most_bytes=2**40).check()
         assert on.took_over == []  # it uses less
         await recycler.check()
         new = await on.newcomers.get()
@@ -90,11 +90,11 @@ async def test_a_raised_limit_holds_for_workers_that_began_above_the_former(
 
     async with crowd(tmp_path, workers=1) as on:
         old = (await ready(on, 1))[0]
-        recycler = Recycler(on.supervisor, RecyclingLimits(memory_bytes=1))
+        recycler = Recycler(on.supervisor, most_bytes=1)
         run_batches(on, old, 1)
         await recycler.check()
         run_batches(on, await on.newcomers.get(), 1)
-        recycler.limits = RecyclingLimits(memory_bytes=3)
+        recycler.most_bytes = 3
         await recycler.check()
         assert len(on.took_over) == 1
 
@@ -111,7 +111,7 @@ async def test_a_worker_goes_on_if_no_other_can_be_started(
         old = (await ready(on, 1))[0]
         run_batches(on, old, 9)
         (tmp_path / "echo.py").write_text(BROKEN)
-        recycler = Recycler(on.supervisor, RecyclingLimits(batches=9), clock=lambda: now)
+        recycler = Recycler(on.supervisor, most_batches=9, clock=lambda: now)
         await recycler.check()
         await recycler.check()  # too early
         assert (on.took_over, old.alive(), len(caplog.records)) == ([], True, 1)
@@ -133,7 +133,7 @@ async def test_a_replacement_of_all_comes_first(tmp_path: Path) -> None:
         for old in (await ready(on, 2)).values():
             run_batches(on, old, 1)
         (tmp_path / "echo.py").write_text(slow)
-        looking = asyncio.create_task(Recycler(on.supervisor, RecyclingLimits(batches=1)).check())
+        looking = asyncio.create_task(Recycler(on.supervisor, most_batches=1).check())
         stuck = await on.newcomers.get()
         (tmp_path / "echo.py").write_text(SERVICE)
         await replace_all(on.supervisor)

@@ -78,7 +78,7 @@ def _plan_of(options: ServeOptions, *, client_timeout_ms: float | None) -> Plan:
         cores=usable_cores(),
         threads=_threads_in({**os.environ, **options.variables}),
         free_bytes=free_bytes(),
-        max_worker_memory_bytes=options.recycling.memory_bytes,
+        max_worker_memory_bytes=options.max_worker_bytes,
         max_body_bytes=options.max_body_bytes,
         max_queue_rows=options.max_queue_rows,
         max_queue_bytes=options.max_queue_bytes,

@@ -253,7 +253,8 @@ class Revision:
             if service.kept is not None:
                 service.kept.options = own
             service.supervisor.start_by(self._starters[name])
-            service.recycler.limits = own.recycling
+            service.recycler.most_batches = own.max_batches_per_worker
+            service.recycler.most_bytes = own.max_worker_bytes
         gateway = running.gateway
         gateway.change(running.settings(options, self._credentials.keys))
         gateway.front_end.readiness_changed()

@@ -116,7 +116,11 @@ class RunningService:
 
     def __post_init__(self) -> None:
         self.scaling = _scaling(self.served, self.supervisor, self.options)
-        self.recycler = Recycler(self.supervisor, self.options.recycling)
+        self.recycler = Recycler(
+            self.supervisor,
+            most_batches=self.options.max_batches_per_worker,
+            most_bytes=self.options.max_worker_bytes,
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from uncork_workers.memory import mebibytes, resident_bytes
 from uncork_workers.plural import plural
@@ -16,30 +15,27 @@ log = logging.getLogger("uncork.gateway")
 _CHECK_EVERY_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecyclingLimits:
-    """When to replace a worker, by finished batches and resident memory; None disables a limit."""
-
-    batches: int | None = None
-    memory_bytes: int | None = None
-
-
 class Recycler:
     """Checks workers about once a second and replaces them one at a time.
 
     A worker that exceeds the memory limit before its first batch is kept: its successor would too.
-    ``limits`` may be replaced at any time.
+
+    Attributes:
+        most_batches, most_bytes: replace a worker that has finished so many batches, or uses more memory;
+            None disables a limit. They may change at any time.
     """
 
     def __init__(
         self,
         supervisor: Supervisor,
-        limits: RecyclingLimits,
         *,
+        most_batches: int | None = None,
+        most_bytes: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._supervisor = supervisor
-        self.limits = limits
+        self.most_batches = most_batches
+        self.most_bytes = most_bytes
         self._clock = clock
         self._failures: dict[int, tuple[int, float]] = {}
         """By index of the worker: failed attempts in a row, and the time of the next one."""
@@ -65,8 +61,8 @@ class Recycler:
         """Return why to replace a worker; empty if there is no reason."""
         if not worker.batches or worker.ended.done():
             return ""
-        limits, limit_bytes = self.limits, self.limits.memory_bytes
-        if limits.batches is not None and worker.batches >= limits.batches:
+        limit_bytes = self.most_bytes
+        if self.most_batches is not None and worker.batches >= self.most_batches:
             return f"has run {plural(worker.batches, 'batch', 'batches')}"
         if limit_bytes is None or worker.pid is None or self._at_first.get(worker.launch, 0) > limit_bytes:
             return ""
@@ -92,7 +88,7 @@ class Recycler:
 
     def _check_new_worker(self, index: int) -> None:
         """Exempt a new worker that exceeds the memory limit already."""
-        limit_bytes = self.limits.memory_bytes
+        limit_bytes = self.most_bytes
         worker = next((one for one in self._supervisor.current_workers() if one.index == index), None)
         if worker is None or worker.pid is None:
             return
