@@ -9,13 +9,13 @@ from typing import Any
 from tests.dispatcher.shell import shell_of
 from tests.gateway.client import JSON, Client, Reply, Server
 from tests.gateway.exposed import registry_of
-from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, TaskRunner
+from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, TaskRunner, jobs
 from uncork_dispatcher.jobs import payloads_of
 from uncork_dispatcher.requests.batch import Batch
 from uncork_gateway.codecs import Codec, Grouping, Marshalled, make_codec
 from uncork_gateway.dialects import Dialect, Native
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.requests.api_route import ApiRoute
+from uncork_gateway.requests.api_route import ApiRequest, ApiRoute
 from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.telemetry.metrics import Metrics
 
@@ -60,17 +60,20 @@ class Stage:
         clock: Callable[[], float] = time.monotonic,
         fair_by: bytes | None = None,
         grouping: Grouping | None = None,
+        kind: type[ApiRequest] | None = None,
+        runner: jobs.Runner[Marshalled, HandlerResult] | None = None,
     ) -> None:
         self.runner = Runner()
         self.metrics = Metrics()
         self.dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = shell_of(
-            TaskRunner(self.runner), observers=(self.metrics,), clock=clock
+            runner or TaskRunner(self.runner), observers=(self.metrics,), clock=clock
         )
         self.dispatcher.set_api(rules)
         for worker in range(workers):
             self.dispatcher.worker_ready(worker)
         self.route = ApiRoute(
             "echo",
+            kind=kind,
             dialect=dialect or Native(codec or make_codec(input or {"kind": "json"}, cost)),
             dispatcher=self.dispatcher,
             tally=self.metrics.api("echo"),

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tests.dispatcher.shell import shell_of
-from tests.gateway.client import Connection, Server, request
-from tests.gateway.exposed import registry_of
+from tests.gateway.client import Connection, request
 from tests.gateway.running import turns
-from uncork_dispatcher import ApiRules, AsyncDispatcher, BatchResult, OnBatchEnd
+from tests.gateway.stage import Stage
+from uncork_dispatcher import ApiRules, BatchResult, OnBatchEnd
 from uncork_dispatcher.jobs import payloads_of
 from uncork_dispatcher.requests.batch import Batch
-from uncork_gateway.codecs import Marshalled, make_codec
-from uncork_gateway.dialects import Native
 from uncork_gateway.dialects.base import HandlerResult
-from uncork_gateway.requests.api_route import ApiRoute
-from uncork_gateway.requests.batch_headers import BatchHeaders
 from uncork_gateway.requests.stream_route import StreamRequest
-from uncork_gateway.telemetry.metrics import Metrics
 from uncork_workers.wire.messages import AnswerHead
 
 TEXT = AnswerHead(status=200, content_type="text/plain")
-LIMIT_BYTES = 100
 
 
 class Streaming:
@@ -55,28 +49,14 @@ class Streaming:
         self._ended(error)
 
 
-class StreamStage:
+class StreamStage(Stage):
     """The route, and the requests at its workers."""
 
     def __init__(self, *, workers: int = 1) -> None:
         self.running: list[Streaming] = []
-        self.metrics = Metrics()
-        dispatcher: AsyncDispatcher[Marshalled, HandlerResult] = shell_of(self, observers=(self.metrics,))
-        rules = ApiRules(name="tell", policy="none", idempotent=False, timeout_s=60)
-        dispatcher.set_api(rules)
-        for worker in range(workers):
-            dispatcher.worker_ready(worker)
-        route = ApiRoute(
-            "tell",
-            kind=StreamRequest,
-            dialect=Native(make_codec({"kind": "json"})),
-            dispatcher=dispatcher,
-            tally=self.metrics.api("tell"),
-            max_body_bytes=LIMIT_BYTES,
-            batch_headers=BatchHeaders("gateway"),
-            contract=1,
-        )
-        self.server = Server({b"/": route})
+        rules = ApiRules(name="echo", policy="none", idempotent=False, timeout_s=60)
+        clock = asyncio.get_running_loop().time
+        super().__init__(rules=rules, workers=workers, clock=clock, kind=StreamRequest, runner=self)
 
     async def ask(
         self, body: bytes = b"1", *, head: Sequence[tuple[bytes, bytes]] = (), version: bytes = b"1.1"
@@ -85,10 +65,6 @@ class StreamStage:
         connection.send(request(body, headers=head).replace(b"HTTP/1.1", b"HTTP/" + version, 1))
         await turns()
         return connection, self.running[-1]
-
-    def counted(self, status: int) -> float | None:
-        labels = {"api": "tell", "protocol": "http", "status": str(status)}
-        return registry_of(self.metrics).get_sample_value("uncork_requests_total", labels)
 
     # The dispatcher's runner
 

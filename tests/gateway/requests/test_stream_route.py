@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.gateway.client import Connection, request
-from tests.gateway.requests.stream_stage import LIMIT_BYTES, Streaming, StreamStage
+from tests.gateway.requests.stream_stage import Streaming, StreamStage
 from tests.gateway.running import turns
-from tests.gateway.stage import detail
+from tests.gateway.stage import LIMIT_BYTES, detail
 from uncork_dispatcher import WorkerLost
 from uncork_workers.wire.messages import AnswerHead
 
@@ -102,7 +102,7 @@ async def test_a_stream_ends_when_its_clients_time_has_passed(
         assert (
             detail(reply, 504) == "the timeout in X-Request-Timeout-Ms expired while the request was running"
         )
-    assert (stage.counted(504), stage.metrics.api("tell").errors) == (1, {})
+    assert (stage.counted(504), stage.metrics.api("echo").errors) == (1, {})
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
@@ -211,7 +211,7 @@ async def test_after_the_first_piece_a_failure_ends_the_connection(
     assert body_of(connection) == (b"2\r\nab\r\n" if version == b"1.1" else b"ab")
     assert (connection.closed, connection.aborted) == (True, version == b"1.0")
     assert stage.counted(status) == 1
-    assert stage.metrics.api("tell").errors == {status: 1}
+    assert stage.metrics.api("echo").errors == {status: 1}
     [record] = [one for one in caplog.records if one.name == "uncork.gateway"]
     assert record.levelno == logging.ERROR
     assert record.getMessage() == f"the stream of batch gateway-1 was cut short: {reason}"
