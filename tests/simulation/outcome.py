@@ -16,8 +16,10 @@ import httpcore._backends.anyio
 import pytest
 
 import uncork_gateway.batching
+import uncork_gateway.connection.protocol
 import uncork_gateway.gateway
-import uncork_gateway.headers
+import uncork_gateway.grpc.http2.stream
+import uncork_gateway.mounted
 import uncork_gateway.protocols.v2
 import uncork_gateway.proxy
 from tests.gateway.client import no_app
@@ -93,8 +95,13 @@ def _replace_clocks(patch: pytest.MonkeyPatch, loop: SimulatedLoop, seed: int) -
     patch.setattr(uncork_gateway.protocols.v2, "uuid4", lambda: SimpleNamespace(hex="0" * 32))
     patch.setattr(httpcore._backends.anyio, "is_socket_readable", lambda socket: socket.end.is_readable)
     patch.setattr(secrets, "token_hex", lambda count: "0" * 2 * count)
-    patch.setattr(uncork_gateway.headers, "_OURS", b"id")
-    patch.setattr(uncork_gateway.headers, "_numbers", itertools.count())
+    numbers = itertools.count()
+    for module in (
+        uncork_gateway.connection.protocol,
+        uncork_gateway.grpc.http2.stream,
+        uncork_gateway.mounted,
+    ):
+        patch.setattr(module, "new_request_id", lambda: b"id-%d" % next(numbers))
     pages = SimpleNamespace(app=no_app, admin_app=None, start=lambda: None, close=lambda: None)
     patch.setattr(uncork_gateway.gateway, "ServicePages", lambda *_, **__: SimpleNamespace(pages=pages))
     random.seed(seed)
